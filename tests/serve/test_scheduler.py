@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
+from itertools import count
 from typing import Any
 
 import pytest
@@ -115,6 +116,27 @@ def test_keys_take_turns(scheduler: Scheduler, recorder: Recorder) -> None:
     b.future.result(HANGS)
     # b has waited longer: a has just computed
     assert recorder.calls[1:] == [[11, 12], [1, 2], [13, 14], [3, 4], [15, 16], [5, 6]]
+
+
+def test_short_jobs_that_come_and_go_do_not_pass_a_long_one(
+    scheduler: Scheduler, recorder: Recorder
+) -> None:
+    start(scheduler, recorder)
+    long, keys = job(range(40), key="long"), map(str, count())
+
+    def another(done: object = None) -> None:
+        if not long.future.done() and len(recorder.calls) < 200:
+            short = job([1], key=next(keys))
+            scheduler.submit(short)
+            short.future.add_done_callback(another)
+
+    scheduler.submit(long)
+    another()
+    another()
+    recorder.go_on.set()
+    long.future.result(HANGS)
+    # its 20 calls take turns with those of two short jobs
+    assert len(recorder.calls) <= 64
 
 
 def test_a_job_past_its_deadline_is_dropped(scheduler: Scheduler, recorder: Recorder) -> None:

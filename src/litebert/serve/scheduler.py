@@ -107,13 +107,12 @@ class Job:
 class _Lane:
     """A runner with the jobs that wait for it."""
 
-    def __init__(self, runner: Runner) -> None:
-        self.runner = runner
+    def __init__(self, runner: Runner, last_tick: int) -> None:
+        self.runner, self.last_tick = runner, last_tick
         self.waiting: deque[Job] = deque()
         """Those with items to admit, the next one first."""
         self.active: dict[Job, set[int]] = {}
         """Those with items in the runner, and which."""
-        self.last_tick = 0
 
     @property
     def tokens(self) -> int:
@@ -151,7 +150,8 @@ class Scheduler:
             if self._stopping or self._waiting_tokens >= self.queue_tokens:
                 raise QueueFullError
             runner = self._route(job.key)
-            lane = self._lanes.setdefault(id(runner), _Lane(runner))
+            # behind lanes that wait already, so that short jobs that come and go do not pass them
+            lane = self._lanes.setdefault(id(runner), _Lane(runner, self._ticks - 1))
             lane.waiting.append(job)
             self._jobs += 1
             self._waiting_tokens += job.tokens_left
