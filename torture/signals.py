@@ -87,6 +87,7 @@ def _commands(folder: Path) -> list[list[str]]:
         ["doctor"],
         ["models"],
         ["data", "show", shards],
+        ["serve", "--model", "sentiment", "--port", "0"],
     ]
 
 

@@ -106,14 +106,21 @@ def main(args: Sequence[str] | None = None) -> None:
     finally:
         interrupts.over = True  # no call in between, so no handler runs before this
     interrupts.ignore()
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 or _computes():
         _leave(code)
     sys.exit(code)
 
 
+def _computes() -> bool:
+    """Whether an interrupted service still loads or computes in a thread of its own."""
+    import threading
+
+    return any(thread.name.startswith("litebert-") for thread in threading.enumerate())
+
+
 def _leave(code: int) -> None:
-    """End one of several ranks at once: gloo sometimes aborts a finished rank while C++ objects are
-    destroyed."""
+    """End at once: while C++ objects are destroyed, gloo sometimes aborts a finished rank, and
+    torch a thread that computes."""
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -511,6 +512,38 @@ def test_the_command_serves_and_exits_with_0_after_sigterm(folder: Path) -> None
         _, logged = process.communicate(timeout=HANGS)
         assert process.returncode == 0
         assert "stopped, all accepted requests were answered" in logged
+
+
+SLOW = """
+import time
+from litebert import cli
+from litebert.serve import models
+
+models.load_models = lambda *arguments: time.sleep(600)
+cli.main(["serve", "--port", "0"])
+"""
+
+
+def test_a_second_signal_while_models_load_ends_the_process() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    try:
+        assert process.stderr is not None
+        assert " loads " in process.stderr.readline()
+        end = time.monotonic() + HANGS
+        while process.poll() is None and time.monotonic() < end:
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.5)
+        assert process.returncode == 75
+        assert "Traceback" not in process.stderr.read()
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_the_printed_request_reads_a_key_file_of_any_name(folder: Path, tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ class Scheduler:
         self._done_tokens = self._busy_seconds = 0.0
         self._changed = threading.Condition()
         self._stopping = False
-        self._thread = threading.Thread(target=self._work, name="litebert-compute")
+        self._thread = threading.Thread(target=self._work, name="litebert-compute", daemon=True)
         self._thread.start()
 
     def submit(self, job: Job) -> None:

@@ -61,13 +61,16 @@ class Server(uvicorn.Server):
 
     def run_at(self, listener: socket.socket) -> None:
         """Serve until stopped. InterruptedRunError where work was cut off."""
-        loading = threading.Thread(target=self._open, name="litebert-load")
+        loading = threading.Thread(target=self._open, name="litebert-load", daemon=True)
         loading.start()
         try:
             asyncio.run(self.serve(sockets=[listener]))
         finally:
-            loading.join()
-            self.service.close()
+            self.stop()
+            try:
+                loading.join()  # until a second signal
+            finally:
+                self.service.close()
         if self.failure is not None:
             raise self.failure
         if self.force_exit or not self.service.is_ready:
