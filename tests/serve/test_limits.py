@@ -88,6 +88,7 @@ def gate(predictor: Predictor) -> Iterator[Gate]:
         ("/v1/models", {**BEARER, "Host": "localhost", "Origin": "http://localhost"}, 200),
         ("/v1/models", {**BEARER, "Origin": "http://evil.example"}, 403),
         ("/v1/models", {**BEARER, "Origin": "null"}, 403),
+        ("/v1/models", {"Origin": "http://["}, 403),
         ("/v1/models", {**BEARER, "Sec-Fetch-Site": "cross-site"}, 403),
         ("/v1/models", {**BEARER, "Sec-Fetch-Site": "same-origin"}, 200),
     ],

@@ -77,7 +77,7 @@ class Access:
             )
         origin = headers.get("origin")
         foreign = headers.get("sec-fetch-site") == "cross-site" and not is_page
-        if foreign or (origin is not None and urlsplit(origin).netloc.lower() != host.lower()):
+        if foreign or (origin is not None and _netloc(origin) != host.lower()):
             raise RequestError(
                 403, "requests from pages of other origins are refused", code="cross_origin"
             )
@@ -119,6 +119,14 @@ def _host_name(host: str) -> str | None:
     port = host[match.end() :]
     is_port = not port or (port[0] == ":" and port[1:].isdecimal() and len(port) < 7)
     return match.group().strip("[]").lower() if is_port else None
+
+
+def _netloc(origin: str) -> str:
+    """The host and port of an origin; empty for what is none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:  # "http://["
+        return ""
 
 
 def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
