@@ -260,6 +260,43 @@ def test_draining_answers_what_was_accepted_and_nothing_new(gate: Gate) -> None:
         assert [first().status for first in waiting] == [200] * 8
 
 
+@contextlib.contextmanager
+def half_sent(port: int) -> Iterator[socket.socket]:
+    """A connection with a request of which half of the body is sent."""
+    with socket.create_connection(("127.0.0.1", port), timeout=HANGS) as client:
+        head = b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
+        client.sendall(head + b'{"texts": [')
+        yield client
+
+
+def test_a_body_that_is_still_arriving_is_refused_by_a_service_that_stops(
+    gate: Gate, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with serving(gate) as running, _asking(running, ONE) as first, half_sent(running.port) as half:
+        wait_for(lambda: len(gate.calls) == len(running.service.reading) == 1)
+        running.server.stop()
+        answer = half.recv(10_000)
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: 5" in answer
+        assert not gate.opened.is_set()
+        gate.opened.set()
+        assert first().status == 200
+    assert not caplog.text + capfd.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # exit code 75
+def test_what_is_cut_off_is_503(
+    gate: Gate, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with serving(gate) as running, _asking(running, ONE) as first:
+        wait_for(lambda: len(gate.calls) == 1)
+        running.server.handle_exit(signal.SIGTERM, None)
+        running.server.handle_exit(signal.SIGTERM, None)
+        assert first().status == 503
+        gate.opened.set()
+    assert not caplog.text + capfd.readouterr().err
+
+
 def test_slow_connections_do_not_block_health(running: Running) -> None:
     with contextlib.ExitStack() as stack:
         for number in range(100):

@@ -137,6 +137,8 @@ class Service:
         self.is_draining = False
         self.accepted = 0
         """Requests that are being answered."""
+        self.reading: set[asyncio.Timeout] = set()
+        """Of requests whose body is arriving."""
         self.posts: dict[str, Handler] = {
             "/v1/embeddings": openai.embeddings,
             "/embeddings": openai.embeddings,
@@ -155,6 +157,12 @@ class Service:
         """Finish what was accepted."""
         self.is_draining = True
         self.scheduler.stop()
+
+    def stop_reading(self) -> None:
+        """Refuse requests whose body is still arriving."""
+        for timeout in self.reading:
+            if not timeout.expired():
+                timeout.reschedule(0)
 
     def check_state(self) -> None:
         if self.is_draining:
@@ -262,8 +270,10 @@ class _Endpoint:
         if length.isdecimal() and int(length[:20]) > _DISCARDED_BYTES:
             raise too_large
         body, received = bytearray(), 0
+        timeout = asyncio.timeout_at(_loop_time(deadline))
+        self._service.reading.add(timeout)
         try:
-            async with asyncio.timeout_at(_loop_time(deadline)):
+            async with timeout:
                 async for chunk in request.stream():
                     received += len(chunk)
                     if received <= limit:
@@ -271,7 +281,10 @@ class _Endpoint:
                     elif received > _DISCARDED_BYTES:
                         break
         except TimeoutError:
+            self._service.check_state()
             raise RequestError(408, "the body did not arrive in time") from None
+        finally:
+            self._service.reading.discard(timeout)
         if received > limit:
             raise too_large
         return bytes(body)
@@ -319,6 +332,8 @@ class _Guard:
             await self._app(scope, receive, send_with_headers)
         except ClientDisconnect:
             return
+        except asyncio.CancelledError:  # by a service that ends
+            refused = RequestError(503, "the service has stopped; ask another one", retry_after=5)
         except RequestError as error:
             refused = error
         except HTTPException as error:

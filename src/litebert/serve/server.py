@@ -85,6 +85,7 @@ class Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         if self.service.is_draining and not self.should_exit:
+            self.service.stop_reading()
             is_late = time.monotonic() >= self._stop_at
             self.should_exit = is_late or self.service.accepted == 0
         return await super().on_tick(counter)
