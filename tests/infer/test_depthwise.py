@@ -323,6 +323,22 @@ def test_an_input_fails_with_any_of_its_rows(tmp_path: Path, monkeypatch: Any) -
     assert len(continuous) == 0
 
 
+def test_what_is_no_number_is_refused(tmp_path: Path) -> None:
+    checkpoint = model_of(tmp_path, HEADS)
+    for weight in checkpoint.model.parameters():
+        weight.data *= 1e30
+    predictor = opened(checkpoint, tmp_path, "torch")
+    continuous, items = Continuous(predictor), mixed_items(8)
+    for ticket, (verb, item) in enumerate(items):
+        continuous.admit(verb, item, ticket)
+    results = dict(pair for _ in range(6) for pair in continuous.tick())
+    assert sorted(results) == list(range(8))
+    for (verb, item), result in zip(items, map(results.get, range(8)), strict=True):
+        with pytest.raises(CheckpointError, match="not a number: its weights are too large"):
+            directly(predictor, [(verb, item)])
+        assert str(result).startswith("what the model computes is not a number"), verb
+
+
 def test_a_rule_remembers_each_row() -> None:
     from litebert.tasks.decode.exits import judge, new_memory
 

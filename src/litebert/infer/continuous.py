@@ -18,10 +18,11 @@ from litebert.config import EXIT_HEADS, POOLED_HEADS, HeadKind, ModelConfig
 from litebert.infer.batches import FIRST
 from litebert.infer.depthwise import Depthwise, Done, Failed, Row, can_step
 from litebert.infer.predictor import Predictor
-from litebert.infer.verbs import Verb, encode_masked
+from litebert.infer.verbs import Verb, check_guesses, check_vectors, encode_masked
 from litebert.packing import HostBatch
 from litebert.tasks.decode.decode import Outputs, Query, decode
 from litebert.tasks.encode.encode import encode, encode_texts
+from litebert.tasks.predictions import check_numbers
 
 
 @dataclass(eq=False)
@@ -97,7 +98,7 @@ class Continuous:
         ids = encode_masked(tokenizer, text, max_length=limit)
         row = Row(None, ids, needed=np.flatnonzero(ids == tokenizer.mask_id))
         top = min(top, tokenizer.vocab_size)
-        return _Input(ticket, "guess", [row], lambda read: read[0], {}, top)
+        return _Input(ticket, "guess", [row], lambda read: check_guesses(read[0]), {}, top)
 
     def _embed(self, text: str, ticket: Hashable) -> _Input:
         pooling, normalize = self._predictor.embedding()
@@ -106,7 +107,7 @@ class Continuous:
         row = Row(None, ids, needed=FIRST if pooling == "cls" else None)
 
         def result(read: list[np.ndarray]) -> np.ndarray:
-            vector = read[0]
+            vector = check_vectors(read[0])
             scaled: np.ndarray = vector / max(float(np.linalg.norm(vector)), 1e-12)
             return scaled if normalize else vector
 
@@ -139,7 +140,7 @@ class Continuous:
             query = Query(
                 card=card, inputs=inputs, examples=[example], batches=[(units, batch, outputs)]
             )
-            (prediction,) = decode(query)
+            (prediction,) = check_numbers(decode(query))
             return prediction
 
         return _Input(ticket, ("logits", head) if is_pooled else "states", rows, result, {})

@@ -8,7 +8,6 @@ end, of a pair the longer text first; answer and tag read long texts in overlapp
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -25,10 +24,12 @@ from litebert.infer.streaming import is_text, is_texts, map_windows, to_form, to
 from litebert.infer.verbs import (
     DType,
     EngineChoice,
-    Guess,
+    Guesses,
     Verb,
     answer_example,
+    check_guesses,
     check_text,
+    check_vectors,
     check_verb,
     choice_example,
     num_characters,
@@ -47,7 +48,6 @@ from litebert.tasks.predictions import (
     Span,
     TagPrediction,
     check_numbers,
-    no_number,
 )
 from litebert.tasks.task import EmbedCard, TaskCard, is_embed_card
 
@@ -62,8 +62,6 @@ Vector = Float[np.ndarray, " hidden"]
 Vectors = Float[np.ndarray, "texts hidden"]
 Labeled = LabelPrediction | MultiLabelPrediction
 """Of one text or pair, by the model's head."""
-Guesses = list[list[Guess]]
-"""Of one text: for each [MASK], in order, its best tokens, the likeliest first."""
 _GENERATOR_NOTE = (
     "the model was pretrained by replaced-token detection: its generator fills masks, its encoder "
     "does everything else"
@@ -166,15 +164,7 @@ class Predictor:
             raise ConfigError(f"top is a whole number from 1; got {shorten(top)}")
 
         def compute(window: list[str]) -> list[Guesses]:
-            filled = list(self.engine.fill(window, top=top))
-            if any(
-                math.isnan(guess.probability)
-                for masks in filled
-                for mask in masks
-                for guess in mask
-            ):
-                raise no_number()
-            return filled
+            return [check_guesses(each) for each in self.engine.fill(window, top=top)]
 
         return self._map_texts("fill", texts, compute)
 
@@ -248,9 +238,7 @@ class Predictor:
                 vectors = vectors / np.maximum(
                     np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12
                 )
-            if np.isnan(vectors).any():
-                raise no_number()
-            return list(vectors)
+            return list(check_vectors(vectors))
 
         vectors = self._map_texts("embed", texts, compute)
         if not isinstance(vectors, list):

@@ -4,6 +4,7 @@ arguments in, examples or token ids out. No torch.
 A model fine-tuned here carries its task card. For one without (Hugging Face's), the heads tell.
 """
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, get_args
@@ -14,6 +15,7 @@ from litebert.checks import shorten
 from litebert.config import HeadKind, ModelConfig
 from litebert.errors import ConfigError, DataError
 from litebert.packing import assemble, num_special
+from litebert.shapes import Float
 from litebert.tasks.encode.encode import Row
 from litebert.tasks.examples import (
     AnswerExample,
@@ -23,6 +25,7 @@ from litebert.tasks.examples import (
     TaskExample,
     TextExample,
 )
+from litebert.tasks.predictions import no_number
 from litebert.tasks.task import Task, TaskCard
 from litebert.text.tokenizer import Tokenizer
 
@@ -50,6 +53,10 @@ class Guess(NamedTuple):
     token: str
     """Without SentencePiece's mark of a word start."""
     probability: float
+
+
+Guesses = list[list[Guess]]
+"""Of one text: for each [MASK], in order, its best tokens, the likeliest first."""
 
 
 def task_cards(config: ModelConfig, card: TaskCard | None) -> dict[Verb, TaskCard]:
@@ -101,6 +108,20 @@ def check_text(name: str, value: Any) -> str:
     if not value.strip():
         raise DataError(f"the text for {name} is empty; leave it out, or write what is to be read")
     return value
+
+
+def check_guesses(guesses: Guesses) -> Guesses:
+    """The value itself; CheckpointError where a probability is NaN."""
+    if any(math.isnan(guess.probability) for mask in guesses for guess in mask):
+        raise no_number()
+    return guesses
+
+
+def check_vectors(vectors: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    """The value itself; CheckpointError where a number is NaN."""
+    if np.isnan(vectors).any():
+        raise no_number()
+    return vectors
 
 
 def text_example(first: Any, second: Any = None) -> TextExample:
