@@ -14,7 +14,7 @@ import pytest
 from litebert import cli
 from litebert.infer.layers import read_layers
 from litebert.infer.predictor import Predictor, load
-from litebert.infer.verbs import text_example
+from litebert.infer.verbs import encode_masked, text_example
 from litebert.loading import load_checkpoint
 from litebert.serve.models import Models, ServedModel
 from litebert.serve.verbs import read_work
@@ -139,6 +139,20 @@ def test_questions_are_cut_only_when_asked(running: Running) -> None:
         assert refused.json["error"]["code"] == "context_length_exceeded"
         assert refused.json["error"]["param"] == "items[0].question"
         assert running.ask(f"/v1/{verb}", {"items": [item], "truncate": True}).status == 200
+
+
+def test_a_mask_is_one_token(running: Running, predictor: Predictor) -> None:
+    text = "[MASK]. " * 30
+    size = len(encode_masked(predictor.tokenizer, text, max_length=None))
+    assert size <= 64 < len(predictor.tokenizer.encode(text))
+    work = read_work("fill", {"texts": [text]}, ServedModel("tiny", predictor))
+    assert work.sizes == [size]
+    (result,) = running.ask("/v1/fill", {"texts": [text], "top": 1}).json["results"]
+    assert len(result["masks"]) == 30
+    refused = running.ask("/v1/fill", {"texts": ["[MASK] " + "the baker " * 40]})
+    assert "texts[0] has 83 tokens, the model reads 64; shorten it, or send" in refused.message
+    late = running.ask("/v1/fill", {"texts": ["the baker " * 40 + "[MASK]"], "truncate": True})
+    assert (late.status, late.message[:19]) == (422, "a [MASK] is token 8")
 
 
 @pytest.mark.parametrize("verb", ["answer", "tag", "choose"])

@@ -175,12 +175,12 @@ _SIZES: dict[type, Callable[[Any], int]] = {
 }
 
 
-def encode_masked(tokenizer: Tokenizer, text: str, *, max_length: int) -> Row:
+def encode_masked(tokenizer: Tokenizer, text: str, *, max_length: int | None) -> Row:
     """[CLS] text [SEP] with the mask's id at every [MASK].
 
     The text around a mask is tokenized as if a word stood there: after "[MASK]." the period
     continues a word, after "[MASK] ." it starts one. DataError without a [MASK], or with one beyond
-    `max_length` tokens.
+    `max_length` tokens (None: the row is not cut).
     """
     first, *others = text.split(MASK)
     if not others:
@@ -192,14 +192,16 @@ def encode_masked(tokenizer: Tokenizer, text: str, *, max_length: int) -> Row:
     stand_in = unused_character(tokenizer)
     for rest in others:
         ids += [tokenizer.mask_id, *tokenizer.encode_behind(stand_in, rest)]
-    last = max(position for position, id in enumerate(ids) if id == tokenizer.mask_id)
-    room = max_length - num_special(False)
-    if last + 1 > room:
-        raise DataError(
-            f"a {MASK} is token {last + 2} of the text {shorten(text)}, the model reads "
-            f"{max_length}; shorten what comes before it"
-        )
-    row, _ = assemble(ids[:room], cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id)
+    if max_length is not None:
+        last = max(position for position, id in enumerate(ids) if id == tokenizer.mask_id)
+        room = max_length - num_special(False)
+        if last + 1 > room:
+            raise DataError(
+                f"a {MASK} is token {last + 2} of the text {shorten(text)}, the model reads "
+                f"{max_length}; shorten what comes before it"
+            )
+        ids = ids[:room]
+    row, _ = assemble(ids, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id)
     return np.array(row, np.int64)
 
 

@@ -87,16 +87,12 @@ def read_work(
             items.append(read(value, where))
         except LitebertError as error:
             raise RequestError(422, f"{where}: {error}", param=where) from error
-    tokenizer, limit = model.predictor.tokenizer, model.max_length(verb)
+    names = [f"{name}[{number}]" for number in range(len(items))]
     if verb == "fill":
         _check_guesses(items, top, name)
-        for number, text in enumerate(items):
-            try:
-                encode_masked(tokenizer, text, max_length=limit)
-            except LitebertError as error:
-                raise RequestError(422, str(error), param=f"{name}[{number}]") from error
-    names = [f"{name}[{number}]" for number in range(len(items))]
-    sizes = _sizes(verb, items, names, model, truncate=truncate)
+        sizes = _fill_sizes(items, names, model, truncate=truncate)
+    else:
+        sizes = _sizes(verb, items, names, model, truncate=truncate)
     return Work(Key(model.name, verb, top), items, sizes)
 
 
@@ -140,6 +136,22 @@ def check_sizes(
                 code="context_length_exceeded",
             )
     return [min(size, limit) for size in sizes]
+
+
+def _fill_sizes(
+    texts: Sequence[str], names: Sequence[str], model: ServedModel, *, truncate: bool
+) -> list[int]:
+    """Tokens that are read of each text with masks; RequestError for one that would lose some."""
+    tokenizer, limit = model.predictor.tokenizer, model.max_length("fill")
+    sizes: list[int] = []
+    for name, text in zip(names, texts, strict=True):
+        try:
+            sizes.append(len(encode_masked(tokenizer, text, max_length=None)))
+            if sizes[-1] > limit:  # no mask may be cut off
+                encode_masked(tokenizer, text, max_length=limit)
+        except LitebertError as error:
+            raise RequestError(422, str(error), param=name) from error
+    return check_sizes(sizes, names, limit, truncate=truncate)
 
 
 def _sizes(
@@ -187,7 +199,6 @@ def _bounded(sizes: list[int], names: Sequence[str], remedy: str) -> list[int]:
 
 
 _TEXTS: dict[Task, Callable[[Any], list[str]]] = {
-    "fill": lambda text: [text],
     "classify": lambda example: [example.first],
     "pair": lambda example: [example.first, example.second],
     "regress": lambda example: [text for text in (example.first, example.second) if text],
