@@ -260,6 +260,33 @@ def test_draining_answers_what_was_accepted_and_nothing_new(gate: Gate) -> None:
         assert [first().status for first in waiting] == [200] * 8
 
 
+@pytest.mark.parametrize("sent", [b"", b"G", b"GET /health HTTP/1.1\r\nHost: loc"])
+def test_a_connection_without_a_request_is_closed(
+    sent: bytes, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("litebert.serve.server.HEAD_SECONDS", 1)
+    with (
+        serving(models) as running,
+        socket.create_connection(("127.0.0.1", running.port), timeout=HANGS) as client,
+    ):
+        began = time.monotonic()
+        for byte in sent:
+            client.sendall(bytes([byte]))
+        assert client.recv(100) == b""
+        assert time.monotonic() - began > 0.9
+
+
+def test_a_request_may_take_longer_than_its_head(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("litebert.serve.server.HEAD_SECONDS", 1)
+    with serving(gate) as running, _asking(running, ONE) as first:
+        wait_for(lambda: len(gate.calls) == 1)
+        time.sleep(1.2)
+        gate.opened.set()
+        assert first().status == 200
+
+
 @contextlib.contextmanager
 def half_sent(port: int) -> Iterator[socket.socket]:
     """A connection with a request of which half of the body is sent."""

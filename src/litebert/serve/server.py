@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from litebert.errors import ConfigError, InterruptedRunError
 from litebert.serve.app import Service
@@ -18,6 +20,28 @@ from litebert.serve.models import Models
 
 DRAIN_SLACK_SECONDS = 5.0
 """Beyond the deadline of the last request, for what is still being sent."""
+
+
+HEAD_SECONDS = 10
+"""For the head of a request, from the start of its connection or the last response."""
+
+
+class _Protocol(H11Protocol):
+    """uvicorn's, which waits for ever for the first request of a connection, and for the rest of a
+    head."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._close_at(self.loop.time() + self.timeout_keep_alive)
+
+    def data_received(self, data: bytes) -> None:
+        timer = self.timeout_keep_alive_task
+        super().data_received(data)  # which forgets the timer
+        if timer is not None and self.conn.their_state is h11.IDLE:
+            self._close_at(timer.when())
+
+    def _close_at(self, when: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_at(when, self.timeout_keep_alive_handler)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -45,12 +69,13 @@ class Server(uvicorn.Server):
             service.app,
             lifespan="off",
             ws="none",
-            http="h11",
+            http=_Protocol,
             loop="asyncio",
             access_log=False,
             log_config=None,
             server_header=False,
             backlog=2048,
+            timeout_keep_alive=HEAD_SECONDS,
             timeout_graceful_shutdown=int(DRAIN_SLACK_SECONDS),
         )
         super().__init__(config)
