@@ -195,6 +195,7 @@ def page_service() -> Iterator[Service]:
                         "int8": name == "base",
                         "layers": NUM_LAYERS,
                         "exits": False,
+                        "tuned_to_embed": False,
                         **facts,
                     }
                     for name, facts in MODELS.items()

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, unquote
@@ -10,10 +11,11 @@ import numpy as np
 import pytest
 
 from litebert.infer.predictor import Predictor, load
+from litebert.loading import load_checkpoint
 from litebert.serve.metrics import Metrics
 from litebert.serve.models import Key, Models, ServedModel
 from litebert.serve.scheduler import QueueSizes, Served, Tick
-from litebert.tasks.task import Task, TaskCard
+from litebert.tasks.task import EmbedCard, Task, TaskCard
 from tests.helpers.models import save_model
 from tests.helpers.serving import Running, serving
 
@@ -129,6 +131,23 @@ def test_rerank_by_cosine(running: Running) -> None:
         {"index": 1, "relevance_score": pytest.approx(1), "document": {"text": TEXTS[0]}}
     ]
     assert running.ask("/v1/rerank", {"query": "x"}).json["error"]["param"] == "documents"
+
+
+def test_a_model_tuned_for_embeddings_embeds_wherever_it_stands(
+    predictor: Predictor, tmp_path: Path
+) -> None:
+    save_model(tmp_path / "model", "masked")
+    checkpoint, _ = load_checkpoint(tmp_path / "model")
+    replace(checkpoint, task=EmbedCard().to_dict()).save(tmp_path / "tuned")
+    tuned = load(tmp_path / "tuned", device="cpu", threads=1)
+    with serving(Models([ServedModel("tiny", predictor), ServedModel("tuned", tuned)])) as running:
+        body = {"query": TEXTS[0], "documents": TEXTS}
+        assert running.ask("/v1/rerank", body).json["meta"]["model"] == "tuned"
+        assert running.ask("/v1/embeddings", {"input": TEXTS}).json["model"] == "tuned"
+        named = {"input": TEXTS, "model": "tiny"}
+        assert running.ask("/v1/embeddings", named).json["model"] == "tiny"
+        for verb in ("layers", "classify"):
+            assert running.ask(f"/v1/{verb}", {"texts": TEXTS}).json["model"] == "tiny"
 
 
 def test_rerank_takes_as_many_texts_as_any_request(running: Running) -> None:

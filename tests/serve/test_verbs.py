@@ -267,6 +267,7 @@ def test_the_list_of_models_is_what_the_page_reads(running: Running) -> None:
         "max_length": 64,
         "layers": 2,
         "exits": False,
+        "tuned_to_embed": False,
         "engine": "torch",
         "int8": False,
     }

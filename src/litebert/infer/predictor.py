@@ -82,7 +82,7 @@ class Predictor:
         self.engine = engine
         self.tokenizer = engine.tokenizer
         try:
-            tuned = is_embed_card(task)
+            self.is_tuned_to_embed = tuned = is_embed_card(task)
             self.card = None if task is None or tuned else TaskCard.from_dict(dict(task))
             """What the model was fine-tuned for; None where that is not known."""
             self.embed_card = (

@@ -478,8 +478,7 @@ def _routes(service: Service) -> ASGIApp:
 
 async def _verb(verb: Any, service: Service, body: dict[str, Any], call: Call) -> Any:
     items_field(verb, body)
-    # any encoder has layers, as any encoder can embed
-    model = service.models.choose(body.get("model"), "embed" if verb == "layers" else verb)
+    model = service.models.choose(body.get("model"), verb)
     work = await call.read(read_work, verb, body, model)
     return {"model": model.name, "results": await service.run(work, call)}
 

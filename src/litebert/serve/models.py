@@ -110,6 +110,9 @@ class ServedModel:
     def verbs(self) -> tuple[Verb, ...]:
         return self.predictor.verbs
 
+    def can(self, verb: Task) -> bool:
+        return verb == "layers" or verb in self.verbs
+
     def max_length(self, verb: Task) -> int:
         """Tokens that the verb reads of one input."""
         cards = self.predictor.cards
@@ -147,6 +150,7 @@ class ServedModel:
             "max_length": self.max_length(main),
             "layers": len(engine.config.encoder.plan()),
             "exits": self.has_exits,
+            "tuned_to_embed": self.predictor.is_tuned_to_embed,
             "engine": engine.name,
             "int8": exported is not None and exported.header.precision == "int8",
         }
@@ -200,19 +204,22 @@ class Models:
         self.batching = batching
         self._runners: dict[Hashable, Runner] = {}
 
-    def choose(self, name: Any, verb: Verb) -> ServedModel:
-        """The model of that name, or without one the first that can do it."""
+    def choose(self, name: Any, verb: Task) -> ServedModel:
+        """The model of that name, or without one the first that can do it. Any model can embed:
+        one that is tuned for it goes first."""
         if name is None:
-            for model in self.served.values():
-                if verb in model.verbs:
-                    return model
+            able = [model for model in self.served.values() if model.can(verb)]
+            if verb == "embed":
+                able.sort(key=lambda model: not model.predictor.is_tuned_to_embed)
+            if able:
+                return able[0]
             raise RequestError(
                 400, f"no model here can {verb}; {self._abilities()}", code="verb_not_supported"
             )
         if not isinstance(name, str):
             raise RequestError(400, "model is the name of a model", param="model")
         model = self.named(name)
-        if verb not in model.verbs:
+        if not model.can(verb):
             raise RequestError(
                 400,
                 f"the model {name} cannot {verb}; {self._abilities()}",

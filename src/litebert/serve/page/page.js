@@ -77,10 +77,11 @@ function moveTab(event) {
 }
 
 function build(models) {
-  // of the tab Layers, models with exits come first: they have more to show
+  // models with exits have more layers to show; any model embeds, those tuned for it do it well
+  const first = { layers: "exits", embed: "tuned_to_embed" };
   const ableTo = (verb) => {
     const able = models.filter((model) => model.verbs.includes(VERBS[verb].needs ?? verb));
-    return verb === "layers" ? able.toSorted((a, b) => b.exits - a.exits) : able;
+    return verb in first ? able.toSorted((a, b) => b[first[verb]] - a[first[verb]]) : able;
   };
   const verbs = Object.keys(VERBS).filter((verb) => ableTo(verb).length > 0);
   if (verbs.length === 0) {
