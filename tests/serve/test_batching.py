@@ -13,7 +13,7 @@ from litebert import cli
 from litebert.errors import CheckpointError, ConfigError
 from litebert.infer.predictor import Predictor, load
 from litebert.serve.models import Batching, Key, Models, ServedModel, leave_early
-from litebert.serve.runners import DEPTH_TOKENS, STATIC_TOKENS, Layered, Static
+from litebert.serve.runners import DEPTH_TOKENS, Layered, Static
 from litebert.threads import Threads
 from tests.helpers.models import texts
 from tests.helpers.serving import HANGS, Running, serving, wait_for
@@ -102,11 +102,16 @@ def test_a_model_s_verbs_share_the_layers(
     assert shared.max_tokens == DEPTH_TOKENS
     static = Models([served], batching="static")
     assert static.runner(embed) is static.runner(embed) is not static.runner(fill)
-    assert static.runner(embed).max_tokens == STATIC_TOKENS
+    assert static.runner(embed).max_tokens == predictor.engine.batch_tokens
     assert Models([served]).runner(embed, 64).max_tokens == 64
     for threads, tokens in ((Threads(8, ""), 1024), (None, predictor.engine.batch_tokens)):
         monkeypatch.setattr(predictor.engine, "threads", threads)
         assert Models([served]).runner(embed).max_tokens == tokens
+    monkeypatch.setattr(predictor.engine, "is_gpu", True)
+    monkeypatch.setattr(predictor.engine, "batch_tokens", 16_384)
+    on_gpu = Models([served]).runner(embed)
+    assert isinstance(on_gpu, Static)
+    assert on_gpu.max_tokens == 16_384
 
 
 class Turnstile:

@@ -307,7 +307,7 @@ def test_a_runner_that_breaks_ends_its_jobs_and_nothing_else(recorder: Recorder)
 
     broken, recorder.go_on = Broken(), threading.Event()
     recorder.go_on.set()
-    other = Static(partial(recorder, "a"))
+    other = Static(partial(recorder, "a"), max_tokens=10)
     scheduler = Scheduler(lambda key: broken if key == "broken" else other, queue_tokens=1000)
     bad, good = job([1], key="broken"), job([1])
     scheduler.submit(bad)

@@ -15,7 +15,7 @@ from litebert.infer.layers import layer_card, read_layers
 from litebert.infer.verbs import EngineChoice, Verb
 from litebert.models.index import embedded_models
 from litebert.serve.requests import RequestError
-from litebert.serve.runners import STATIC_TOKENS, Layered, Static
+from litebert.serve.runners import Layered, Static
 from litebert.serve.scheduler import Runner
 
 if TYPE_CHECKING:
@@ -249,10 +249,11 @@ class Models:
         is_layered = model.is_layered(key.verb, self.batching)
         name: Hashable = key.model if is_layered else key
         if name not in self._runners:
+            most = batch_tokens or model.predictor.engine.batch_tokens
             self._runners[name] = (
                 Layered(model, max_tokens=batch_tokens)
                 if is_layered
-                else Static(partial(self.compute, key), max_tokens=batch_tokens or STATIC_TOKENS)
+                else Static(partial(self.compute, key), max_tokens=most)
             )
         return self._runners[name]
 

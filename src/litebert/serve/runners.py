@@ -16,8 +16,6 @@ from litebert.serve.scheduler import Job, Ticket
 if TYPE_CHECKING:
     from litebert.serve.models import ServedModel
 
-STATIC_TOKENS = 2048
-"""Of a batch: its states then stay in a processor's cache."""
 DEPTH_TOKENS, THREAD_TOKENS = 256, 128
 """In the layers at once: the least, and for each thread. A processor computes so many about as fast
 as more (bench/cpu/depthwise.py), and with more in the layers each text is answered later."""
@@ -28,7 +26,7 @@ Compute = Callable[[Sequence[Any]], Sequence[Any]]
 class Static:
     """Everything that was admitted, at the next tick, in one call."""
 
-    def __init__(self, compute: Compute, *, max_tokens: int = STATIC_TOKENS) -> None:
+    def __init__(self, compute: Compute, *, max_tokens: int) -> None:
         self._compute, self.max_tokens = compute, max_tokens
         self._tickets: list[Ticket] = []
 
