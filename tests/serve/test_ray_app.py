@@ -214,12 +214,19 @@ class FakeRay:
         self.calls.append("shutdown")
 
 
-def deployed(ray: FakeRay, folder: Path, cluster: Cluster, *, is_draining: bool = False) -> Models:
+def deployed(
+    ray: FakeRay,
+    folder: Path,
+    cluster: Cluster,
+    *,
+    is_draining: bool = False,
+    device: str = "cpu",
+) -> Models:
     source = Source(name="tiny", folder=str(folder))
     scheduler = RayScheduler(Metrics(), queue_tokens=100)
     service = Service(access=Access(host="127.0.0.1"), scheduler=scheduler)
     service.is_draining = is_draining
-    options = LoadOptions(sources=(source,), device="cpu", threads=1)
+    options = LoadOptions(sources=(source,), device=device, threads=1)
     try:
         return deploy(ray, cluster, options, service, scheduler)
     finally:
@@ -241,6 +248,16 @@ def test_what_is_asked_of_ray(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     deployed(ray, folder, Cluster(replicas=2, name="x"))
     assert ray.asked["num_replicas"] == 2
     assert ray.calls == ["delete x", "shutdown"]
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:1", "auto"])
+def test_the_listening_process_needs_no_gpu(
+    folder: Path, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: device == "auto")
+    models = deployed(FakeRay(), folder, Cluster(gpus=1), device=device)
+    engine = models.served["tiny"].predictor.engine
+    assert (engine.name, engine.is_gpu) == ("torch", False)
 
 
 def test_replicas_that_do_not_start_are_explained(

@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from litebert.cluster import start_ray
@@ -266,7 +266,9 @@ def deploy(
 ) -> Models:
     """Start the replicas and wait until they are ready; the models, of which this process needs
     tokenizers and labels."""
-    models = load_models(options)  # first: its errors are clearer than a replica's
+    # first: its errors are clearer than a replica's. This process computes nothing and needs no GPU
+    engine = "torch" if options.device.startswith("cuda") else options.engine
+    models = load_models(replace(options, device="cpu", engine=engine))
     scaling: dict[str, Any] = {"num_replicas": cluster.replicas}
     if cluster.max_replicas is not None:
         scaling = {
