@@ -167,6 +167,14 @@ def test_a_model_may_have_any_name(predictor: Predictor) -> None:
         assert running.ask(f"/v1/models/{quote(name)}").json == model
 
 
+def test_a_model_may_be_named_after_an_undecodable_folder(predictor: Predictor) -> None:
+    with serving(Models([ServedModel("\udcff", predictor)])) as running:
+        assert running.ask("/v1/classify", {"texts": TEXTS}).status == 200
+        metrics = running.ask("/metrics")
+    assert metrics.status == 200
+    assert rb'litebert_texts_total{model="\\udcff",verb="classify"} 3' in metrics.body
+
+
 @pytest.mark.parametrize("kind", ["pair", "regress"])
 def test_rerank_by_a_model_of_pairs(
     kind: Literal["pair", "regress"], predictor: Predictor, tmp_path: Path

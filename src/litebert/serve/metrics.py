@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from litebert import __version__
+from litebert.files import encode
 from litebert.serve.scheduler import QueueSizes, Served, Tick
 
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -28,7 +29,9 @@ class _Counter:
     def lines(self) -> Iterable[str]:
         escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
         for labels, value in sorted(self._values.items()):
-            shown = ",".join(f'{name}="{text.translate(escapes)}"' for name, text in labels)
+            # a model may be named after an undecodable folder
+            texts = {name: encode(text).decode().translate(escapes) for name, text in labels}
+            shown = ",".join(f'{name}="{text}"' for name, text in texts.items())
             yield f"{self.name}{{{shown}}} {value:.15g}"
 
 
