@@ -21,7 +21,7 @@ from litebert.serve.scheduler import (
     Tick,
     Ticket,
 )
-from tests.helpers.serving import HANGS
+from tests.helpers.serving import HANGS, wait_for
 
 
 class Recorder:
@@ -315,6 +315,30 @@ def test_a_runner_that_breaks_ends_its_jobs_and_nothing_else(recorder: Recorder)
     with pytest.raises(ValueError, match="broken"):
         bad.future.result(HANGS)
     assert good.future.result(HANGS) == [2]
+    scheduler.stop()
+    assert scheduler.sizes == (0, 0)
+
+
+def test_a_runner_that_cannot_forget_ends_its_jobs_and_nothing_else() -> None:
+    class Stubborn(Steps):
+        def drop(self, is_gone: Callable[[Ticket], bool]) -> None:
+            if not self.refused:
+                self.refused = {7}
+                raise MemoryError("no room")
+            super().drop(is_gone)
+
+    steps = Stubborn()
+    scheduler = Scheduler(lambda key: steps, queue_tokens=1000)
+    steps.go_on.set()
+    gone, other, later = job([10**9], size=1), job([10**9], size=1), job([2], size=1)
+    scheduler.submit(gone)
+    scheduler.submit(other)
+    wait_for(lambda: len(steps.left) == 2)
+    gone.future.cancel()
+    with pytest.raises(MemoryError, match="no room"):
+        other.future.result(HANGS)
+    scheduler.submit(later)
+    assert later.future.result(HANGS) == [4]
     scheduler.stop()
     assert scheduler.sizes == (0, 0)
 

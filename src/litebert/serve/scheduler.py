@@ -195,8 +195,10 @@ class Scheduler:
                 lane = min(self._lanes.values(), key=lambda lane: lane.last_tick)
                 self._ticks += 1
                 lane.last_tick = self._ticks
-                self._drop(lane)
+                has_gone = self._forget(lane)
                 taken = self._take(lane)
+            if has_gone:
+                self._drop(lane)
             self._admit(lane, taken)
             if lane.active:
                 self._tick(lane)
@@ -204,18 +206,30 @@ class Scheduler:
                 if not lane.active and not lane.waiting:
                     self._lanes.pop(id(lane.runner), None)
 
-    def _drop(self, lane: _Lane) -> None:
-        """Forget active jobs whose client has gone or whose time is over; those that wait are
-        looked at when their turn comes. The lock is held."""
+    def _forget(self, lane: _Lane) -> bool:
+        """Forget active jobs whose client has gone or whose time is over, if any; those that wait
+        are looked at when their turn comes. The lock is held."""
         now = time.monotonic()
         for job in lane.active:
             if job.deadline <= now:
                 self._finish(job, DeadlineError())
-        over = {job for job in lane.active if job.is_over}
-        if over:
-            lane.runner.drop(lambda ticket: ticket.job in over)
-            for job in over:
-                del lane.active[job]
+        over = [job for job in lane.active if job.is_over]
+        for job in over:
+            del lane.active[job]
+        return bool(over)
+
+    def _drop(self, lane: _Lane) -> None:
+        """Let the runner forget them too: without the lock."""
+        try:
+            lane.runner.drop(lambda ticket: ticket.job.is_over)
+        except Exception as error:
+            self._fail(lane, error)
+
+    def _fail(self, lane: _Lane, error: Exception) -> None:
+        """End all active jobs."""
+        with self._changed:
+            for job in lane.active:
+                self._finish(job, error)
 
     def _take(self, lane: _Lane) -> list[Ticket]:
         """The next items: one of each job in turn, within the budget. What does not fit waits, and
@@ -260,9 +274,7 @@ class Scheduler:
         try:
             results = lane.runner.tick()
         except Exception as error:
-            with self._changed:
-                for job in lane.active:
-                    self._finish(job, error)
+            self._fail(lane, error)
         seconds = time.monotonic() - began
         self._on_tick(Tick(key, items, tokens, seconds))
         with self._changed:
@@ -274,7 +286,9 @@ class Scheduler:
     def _deliver(self, lane: _Lane, ticket: Ticket, result: Any) -> None:
         """A result to its job. The lock is held."""
         job, number = ticket
-        numbers = lane.active[job]
+        numbers = lane.active.get(job)
+        if numbers is None:  # the runner could not forget it
+            return
         numbers.remove(number)
         if not numbers:
             del lane.active[job]
