@@ -21,8 +21,9 @@ from litebert import cli
 from litebert.errors import ConfigError, LitebertError
 from litebert.infer.predictor import Predictor
 from litebert.serve.access import Access
-from litebert.serve.app import Limits, count_values
+from litebert.serve.app import Limits, Service, count_values
 from litebert.serve.models import Models, ServedModel, sources
+from litebert.serve.server import Server, bind
 from tests.helpers.serving import HANGS, Answer, Running, serving, wait_for
 
 TEXT = "the baker sings"
@@ -577,6 +578,24 @@ def test_the_command_serves_and_exits_with_0_after_sigterm(folder: Path) -> None
         _, logged = process.communicate(timeout=HANGS)
         assert process.returncode == 0
         assert "stopped, all accepted requests were answered" in logged
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_ready_is_said_only_by_a_service_that_answers(stops: bool, models: Models) -> None:
+    said: list[bool] = []
+    listener = bind("127.0.0.1", 0)
+    server = Server(Service(access=Access(host="127.0.0.1")), lambda: models)
+
+    def announce() -> None:
+        with socket.create_connection(listener.getsockname(), timeout=HANGS):
+            said.append(True)
+        server.stop()
+
+    server.on_ready = announce
+    if stops:
+        server.stop()
+    server.run_at(listener)
+    assert said == ([] if stops else [True])
 
 
 SLOW = """

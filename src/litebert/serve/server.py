@@ -22,6 +22,8 @@ DRAIN_SLACK_SECONDS = 5.0
 """Beyond the deadline of the last request, for what is still being sent."""
 
 
+BACKLOG = 2048
+"""Connections that wait to be accepted."""
 HEAD_SECONDS = 10
 """For the head of a request, from the start of its connection or the last response."""
 
@@ -53,6 +55,7 @@ def bind(host: str, port: int) -> socket.socket:
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        listener.listen(BACKLOG)  # clients that come before the event loop wait
     except (OSError, OverflowError) as error:
         raise ConfigError(
             f"cannot listen at {host}, port {port}: {error}; choose another --host or --port"
@@ -74,7 +77,7 @@ class Server(uvicorn.Server):
             access_log=False,
             log_config=None,
             server_header=False,
-            backlog=2048,
+            backlog=BACKLOG,
             timeout_keep_alive=HEAD_SECONDS,
             timeout_graceful_shutdown=int(DRAIN_SLACK_SECONDS),
         )
@@ -145,4 +148,5 @@ class Server(uvicorn.Server):
             self.should_exit = True
             return
         self.service.open(models)
-        self.on_ready()
+        if not self.service.is_draining:
+            self.on_ready()
