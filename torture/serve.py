@@ -9,7 +9,8 @@ two seconds. Promised is:
 - only 200, 429, 503 and 504, and every request has an answer;
 - memory: the median of the last fifth at most 5 % above that of the second fifth;
 - with 200 connections that send a byte a second, /health answers within 100 ms;
-- SIGTERM: everything that was accepted is answered, exit code 0.
+- SIGTERM: everything that was accepted is answered with 200 or 504, a body that is half sent with
+  503; exit code 0, and no traceback.
 """
 
 import argparse
@@ -61,6 +62,7 @@ def main() -> None:
         finally:
             service.process.kill()
             service.process.communicate()
+        figures["tracebacks"] = service.tracebacks
     figures["broken"] = broken(figures)
     publish(figures, options.out)
     sys.exit(bool(figures["broken"]))
@@ -71,12 +73,13 @@ class Service:
 
     def __init__(self, model: Path, batching: str) -> None:
         command = [sys.executable, "-m", "litebert.cli", "serve", "--model", f"soak={model}"]
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed with the process
         flags = ["--timeout", str(TIMEOUT), "--queue-tokens", str(QUEUE_TOKENS), "--port", "0"]
         self.process = subprocess.Popen(
             [*command, *flags, "--device", "cpu", "--batching", batching],
             cwd=ROOT,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._log,
             text=True,
             env=os.environ | {"PYTHONUNBUFFERED": "1"},
         )
@@ -94,13 +97,32 @@ class Service:
         assert match is not None
         return int(match[1]) / 1024
 
+    @property
+    def tracebacks(self) -> int:
+        """On stderr."""
+        self._log.seek(0)
+        return self._log.read().count("Traceback")
+
+    def get(self, path: str) -> str:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request("GET", path)
+        response = connection.getresponse()
+        assert response.status == 200
+        text = response.read().decode()
+        connection.close()
+        return text
+
     def health_seconds(self) -> float:
         began = time.perf_counter()
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        connection.request("GET", "/health")
-        assert connection.getresponse().status == 200
-        connection.close()
+        self.get("/health")
         return time.perf_counter() - began
+
+    def accepted(self) -> tuple[int, int]:
+        """Requests with results, or late, and those that wait for theirs."""
+        text = self.get("/metrics")
+        done = re.findall(r'\{path="/v1/classify",status="(?:200|504)"\} (\d+)', text)
+        (waiting,) = re.findall(r"\nte_queue_size (\d+)", text)
+        return sum(map(int, done)), int(waiting)
 
 
 def campaign(service: Service, loader: Loader, seconds: float) -> Figures:
@@ -170,15 +192,21 @@ async def slow_connections(service: Service) -> float:
 
 
 async def drain(service: Service, bodies: list[str]) -> Figures:
-    """SIGTERM while requests are in flight: what each was answered, and the exit code."""
+    """SIGTERM while requests are computed: how many were accepted, what all were answered, and the
+    exit code."""
+    before, _ = await asyncio.to_thread(service.accepted)
     streams = []
-    for number in range(IN_FLIGHT):
+    for number in range(IN_FLIGHT + 1):
         reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
         body = bodies[number % len(bodies)].encode()
         head = f"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}"
-        writer.write(f"{head}\r\n\r\n".encode() + body)
+        sent = body if number < IN_FLIGHT else body[: len(body) // 2]
+        writer.write(f"{head}\r\n\r\n".encode() + sent)
         streams.append((reader, writer))
-    await asyncio.sleep(0.3)
+    done = waiting = 0
+    end = time.monotonic() + 10
+    while not waiting and time.monotonic() < end:
+        done, waiting = await asyncio.to_thread(service.accepted)
     service.process.send_signal(signal.SIGTERM)
     statuses: Counter[str] = Counter()
     for reader, writer in streams:
@@ -189,17 +217,24 @@ async def drain(service: Service, bodies: list[str]) -> Figures:
         statuses[head.split(b" ", 2)[1].decode() if is_whole else "cut"] += 1
         writer.close()
     code = await asyncio.to_thread(service.process.wait)
-    return {"answers_after_sigterm": dict(statuses), "exit_code": code}
+    return {
+        "accepted_at_sigterm": done - before + waiting if waiting else 0,
+        "answers_after_sigterm": dict(statuses),
+        "exit_code": code,
+    }
 
 
 def broken(figures: Figures) -> list[str]:
     """The promises that did not hold."""
+    answers = figures["answers_after_sigterm"]
     checks = {
         "statuses": set(figures["statuses"]) <= ALLOWED and "200" in figures["statuses"],
         "memory": figures["growth"] <= GROWTH,
         "slow connections": figures["health_seconds_with_slow_connections"] <= HEALTH_SECONDS,
-        "SIGTERM": set(figures["answers_after_sigterm"]) <= ALLOWED,
+        "SIGTERM": set(answers) <= ALLOWED
+        and 0 < figures["accepted_at_sigterm"] <= answers.get("200", 0) + answers.get("504", 0),
         "exit code": figures["exit_code"] == 0,
+        "tracebacks": figures["tracebacks"] == 0,
     }
     return [name for name, holds in checks.items() if not holds]
 

@@ -10,8 +10,10 @@ GOOD: dict[str, Any] = {
     "statuses": {"200": 90, "429": 9, "504": 1},
     "growth": 0.01,
     "health_seconds_with_slow_connections": 0.02,
-    "answers_after_sigterm": {"200": 60, "503": 4},
+    "accepted_at_sigterm": 60,
+    "answers_after_sigterm": {"200": 58, "504": 2, "503": 5},
     "exit_code": 0,
+    "tracebacks": 0,
 }
 
 
@@ -24,7 +26,10 @@ GOOD: dict[str, Any] = {
         ({"growth": 0.06}, "memory"),
         ({"health_seconds_with_slow_connections": 0.11}, "slow connections"),
         ({"answers_after_sigterm": {"200": 60, "cut": 4}}, "SIGTERM"),
+        ({"answers_after_sigterm": {"200": 58, "503": 7}}, "SIGTERM"),
+        ({"accepted_at_sigterm": 0}, "SIGTERM"),
         ({"exit_code": 75}, "exit code"),
+        ({"tracebacks": 1}, "tracebacks"),
     ],
 )
 def test_each_promise_can_break(change: dict[str, Any], promise: str) -> None:
