@@ -19,7 +19,7 @@ only the depth is realistic, which is stated.
 Light load: one client, in turns with a direct call of the same engine. For sizing: requests a
 second a core, by length. With --device cuda: depth-wise beside static batching, and light load.
 
-Beside FILE.json come FILE.svg and FILE.png: latency against offered load.
+Beside FILE.json come FILE.svg and FILE.png, latency against offered load, and FILE.md, the sizing.
 """
 
 import argparse
@@ -45,6 +45,7 @@ import torch
 
 from bench.common.load import ROOT, Loader
 from bench.common.results import add_out, begin, publish
+from bench.common.tables import markdown
 from litebert import cli
 from litebert.config import PRESETS, EncoderConfig, HeadConfig, ModelConfig
 from litebert.infer.export.folder import ExportOptions, export_folder
@@ -148,6 +149,8 @@ def main() -> None:
     publish(figures, options.out)
     if options.out is not None:
         draw(figures, options.out)
+        if options.device == "cpu":
+            options.out.with_suffix(".md").write_text(sizing_table(figures), encoding="utf-8")
 
 
 # ---- models and texts
@@ -397,6 +400,13 @@ def ratios(loads: dict[str, Figures]) -> Figures:
             divisor = other[measure]
             figures[f"{title}, {measure}"] = one[measure] / divisor if divisor else None
     return figures
+
+
+def sizing_table(figures: Figures) -> str:
+    """In Markdown, what docs/serve.md says of a core."""
+    by_length = figures["requests_per_second_a_core"]
+    rows = [[length.removesuffix(" tokens"), f"{rate:.0f}"] for length, rate in by_length.items()]
+    return markdown([f"tokens of a text ({figures['shape']})", "requests a second, a core"], rows)
 
 
 def draw(figures: Figures, out: Path) -> None:

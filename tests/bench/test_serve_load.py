@@ -131,6 +131,17 @@ def test_the_picture_and_the_ratios(tmp_path: Path) -> None:
     assert (tmp_path / "load.png").stat().st_size > 10_000
 
 
+def test_the_table_of_sizing() -> None:
+    rates = {"16 tokens": 110.6, "128 tokens": 8.3}
+    table = serve_load.sizing_table({"shape": "tiny", "requests_per_second_a_core": rates})
+    assert table.splitlines() == [
+        "| tokens of a text (tiny) | requests a second, a core |",
+        "| --- | --- |",
+        "| 16 | 111 |",
+        "| 128 | 8 |",
+    ]
+
+
 def test_texts_and_exits_are_as_stated(tmp_path: Path) -> None:
     encoder = serve_load.sizes_of("tiny")
     tokenizer = serve_load.Tokenizer.load(serve_load.default_model().folder)
