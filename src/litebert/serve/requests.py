@@ -14,8 +14,8 @@ MAX_TOP = 100
 MAX_GUESSES = MAX_ITEMS * MAX_TOP
 """In one request."""
 MAX_ITEM_TOKENS = 32_768
-"""That one item makes the model read, in all rows of its options or windows: about what an
-albert-base computes on two cores within a deadline."""
+"""That one item makes the model read, in all rows of its options or windows. Two cores compute
+them in seconds, within a deadline, by an albert-base in int8."""
 MAX_TOKENIZED = 200_000
 """Tokens of one request to /tokenize."""
 

@@ -20,8 +20,6 @@ from litebert.serve.models import Models
 
 DRAIN_SLACK_SECONDS = 5.0
 """Beyond the deadline of the last request, for what is still being sent."""
-
-
 BACKLOG = 2048
 """Connections that wait to be accepted."""
 HEAD_SECONDS = 10
