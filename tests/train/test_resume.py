@@ -3,6 +3,7 @@ stage, evaluation, epoch."""
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import get_args
@@ -152,6 +153,33 @@ def test_a_finished_run_given_again_answers_at_once(whole: tuple[Path, int], sha
     assert again.calls == 0
     assert again.result.scores["masked_loss"] == before[-1]["masked_loss"]  # type: ignore[attr-defined]
     assert essence(whole[0]) == before
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_finished_run_without_snapshots_is_not_begun_again(
+    whole: tuple[Path, int], shards: Path, tmp_path: Path, damaged: bool
+) -> None:
+    """Snapshots are three times the model, and the first that one deletes on a full disk."""
+    run = Path(shutil.copytree(whole[0], tmp_path / "run"))
+    result = train(staged_recipe(), shards, run).result  # type: ignore[attr-defined]
+    for file in (run / "snapshots").glob("*/model.safetensors"):
+        file.write_bytes(b"half")
+    if not damaged:
+        shutil.rmtree(run / "snapshots")
+    again = train(staged_recipe(), shards, run)
+    assert again.calls == 0
+    assert again.result == result  # type: ignore[attr-defined]
+    assert_same_run(run, whole[0])
+
+
+def test_without_its_final_checkpoint_it_is(
+    whole: tuple[Path, int], shards: Path, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(whole[0], tmp_path / "run"))
+    for name in ("snapshots", "final"):
+        shutil.rmtree(run / name)
+    assert train(staged_recipe(), shards, run).calls == whole[1]
+    assert_same_run(run, whole[0])
 
 
 def test_watching_settings_may_change_when_a_run_goes_on(

@@ -18,7 +18,7 @@ from litebert.data.shards import Shards
 from litebert.data.spec import ExampleSpec
 from litebert.data.stream import Stream
 from litebert.errors import CheckpointError, ConfigError
-from litebert.files import read_json, write_json
+from litebert.files import read_json, verify_folder, write_json
 from litebert.kernels.fp8.linear import MULTIPLE
 from litebert.model.count import count_encoder, count_generator
 from litebert.model.model import Model
@@ -26,10 +26,12 @@ from litebert.objective import Losses
 from litebert.optim.groups import make_optimizer
 from litebert.recipes import PretrainRecipe
 from litebert.storage.checkpoint import Checkpoint
+from litebert.storage.snapshot import SnapshotStore
 from litebert.train.compile import compile_model, compile_tail
 from litebert.train.folder import stored_threads
 from litebert.train.graphs import Graphs, RecordedUpdate
 from litebert.train.learner import Learner, WorkingCopy
+from litebert.train.log import read_records
 from litebert.train.loop import (
     BetweenSteps,
     Event,
@@ -51,6 +53,8 @@ from litebert.train.runtime import Place, Runtime
 
 _VERIFIED = "verified.json"
 """In a run folder: the files of the shards that were verified, by size, times and inode."""
+_COUNTERS = {"kind", "step", "tokens", "seconds"}
+"""What a record of an evaluation has beside its scores."""
 
 
 def run_pretraining(
@@ -190,7 +194,13 @@ class Pretraining:
     ) -> RunResult:
         """Run to the end in the folder `out`, resuming where an earlier process stopped."""
         try:
-            return self.run.execute(out, self._train, tensorboard=tensorboard, progress=progress)
+            return self.run.execute(
+                out,
+                self._train,
+                finished=self._finished,
+                tensorboard=tensorboard,
+                progress=progress,
+            )
         finally:
             self.feed.close()
 
@@ -236,12 +246,34 @@ class Pretraining:
                 )
             self.run.write_status("finished", state, steps=state.step)
         self.runtime.wait()
+        return self._result(state, self.evaluations.scores)
+
+    def _finished(self) -> RunResult | None:
+        """The result of a finished run whose snapshots are gone: somebody made room. With one it is
+        resumed at its end."""
+        folder = self.run.folder
+        try:
+            status = read_json(folder.status)
+            if status["state"] != "finished":
+                return None
+            verify_folder(folder.final)
+            state = State(status["step"], status["tokens"], status["seconds"])
+        except (CheckpointError, KeyError):
+            return None
+        if SnapshotStore(folder.snapshots).latest(set_aside=False) is not None:
+            return None
+        scores: dict[str, Any] = {}
+        for record in read_records(folder.metrics):
+            if record["kind"] == "evaluation":
+                scores = {name: record[name] for name in record if name not in _COUNTERS}
+        return self._result(state, scores)
+
+    def _result(self, state: State, scores: dict[str, Any]) -> RunResult:
         counts: dict[str, Any] = {
             "steps": state.step,
             "tokens": state.tokens,
             "seconds": state.seconds,
         }
-        scores = self.evaluations.scores
         return RunResult(
             folder=self.run.folder.path, scores=scores, **counts, details=counts | scores
         )
