@@ -181,6 +181,16 @@ def test_named_recipes_stand_for_their_models() -> None:
             {"depth": Stages.parse("0:24,0.5:12")},
             "depth ends at the encoder's 12 layers, and none is more",
         ),
+        (
+            {"overrides": (("pooler", False),)},
+            "order sop is predicted from the pooled state, and the encoder has no pooler; "
+            "use --encoder pooler=true, or --order none",
+        ),
+        (
+            {"overrides": (("reversible", True),), "checkpoint_every": 2},
+            "reversible layers save no activations that checkpointing could recompute; "
+            "checkpoint_every is then 0, got 2",
+        ),
         ({"order": "son"}, "order is one of sop, nsp, none; got 'son'"),
         ({"objective": "electra"}, "objective is one of masked, rtd; got 'electra'"),
         ({"generator_tie": "half"}, "generator_tie is one of embeddings, all, none; got 'half'"),

@@ -222,6 +222,16 @@ class PretrainRecipe(Recipe):
                 f"mask_fraction is a number from 0.001 to 0.9; got {self.mask_fraction}"
             )
         check_shares(self.mask_share, self.random_share)
+        if self.order != "none" and not encoder.pooler:
+            raise ConfigError(
+                f"order {self.order} is predicted from the pooled state, and the encoder has no "
+                "pooler; use --encoder pooler=true, or --order none"
+            )
+        if encoder.reversible and self.checkpoint_every:
+            raise ConfigError(
+                "reversible layers save no activations that checkpointing could recompute; "
+                f"checkpoint_every is then 0, got {self.checkpoint_every}"
+            )
         if self.objective == "rtd":
             self.generator(encoder)
         if self.depth is not None and (
