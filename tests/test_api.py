@@ -56,6 +56,7 @@ def test_settings_and_init_change_the_recipe(
         init=pretrained,
         steps=2,
         learning_rate=1e-4,
+        overrides={"max_positions": 80},
         device="cpu",
         workers=0,
         progress=False,
@@ -63,7 +64,7 @@ def test_settings_and_init_change_the_recipe(
     assert run.details["steps"] == 2
     recipe = json.loads((run.folder / "recipe.json").read_text())["recipe"]
     assert recipe["optimizer"]["learning_rate"] == 1e-4
-    assert recipe["overrides"]["hidden_size"] == 32
+    assert (recipe["overrides"]["hidden_size"], recipe["overrides"]["max_positions"]) == (32, 80)
     with pytest.raises(
         litebert.ConfigError, match="there is no setting 'stpes'; did you mean 'steps'"
     ):

@@ -18,7 +18,7 @@ from litebert.infer.vector_scores import RetrievalScores, score_retrieval, score
 from litebert.infer.verbs import DType
 from litebert.loading import find_checkpoint
 from litebert.recipes import EmbedRecipe, FinetuneRecipe, PretrainRecipe, named
-from litebert.recipes.pretrain import shape_settings
+from litebert.recipes.pretrain import with_shape
 from litebert.storage.checkpoint import read_config
 from litebert.tasks.registry import TableOptions
 from litebert.tasks.scores.evaluation import Evaluation
@@ -66,8 +66,8 @@ def pretrain(
     """
     chosen = named(recipe) if isinstance(recipe, str) else recipe
     start = None if init is None else find_checkpoint(os.fspath(init))
-    if start is not None and "preset" not in settings:
-        settings |= shape_settings(read_config(start).encoder)
+    if start is not None:
+        settings = with_shape(settings, read_config(start).encoder)
     chosen.check_settings(settings)
     result = run_pretraining(
         chosen.changed(settings) if settings else chosen,

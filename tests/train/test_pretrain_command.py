@@ -534,6 +534,23 @@ def test_a_checkpoint_without_heads_or_pooler_gets_new_ones(
     assert said.endswith("tokens keep their rows; new: masked, order, pooler")
 
 
+def test_a_checkpoint_without_pooler_is_trained_on_with_the_dropout_of_the_recipe(
+    shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `finetune embed` saves it, or transformers' AlbertForMaskedLM."""
+    tokenizer = Tokenizer.load(shards / "tokenizer")
+    shape = {"vocab_size": tokenizer.vocab_size, "pooler": False, "ffn_dropout": 0.1}
+    model = Model(ModelConfig(encoder=replace(PRESETS["tiny"], **shape), heads=()))
+    Checkpoint(model=model, tokenizer=tokenizer).save(tmp_path / "start")
+    data = ["--data", str(shards), "--out", str(tmp_path / "run")]
+    size = ["--steps", "1", "--batch-size", "4", "--sequence-length", "16"]
+    more = ["--device", "cpu", "--heldout-fraction", "0.1", "--workers", "0"]
+    assert litebert(["pretrain", "--init", str(tmp_path / "start"), *data, *size, *more]) == 0
+    assert "tokens keep their rows; new: masked, order, pooler\n" in capsys.readouterr().err
+    trained = Checkpoint.load(tmp_path / "run" / "final").model.config.encoder
+    assert trained == replace(model.config.encoder, pooler=True, ffn_dropout=0.0)
+
+
 def test_a_converted_checkpoint_is_trained_on(shards: Path, tmp_path: Path) -> None:
     """Hugging Face's folder of a small ALBERT with this vocabulary, converted, then continued by
     the command line."""

@@ -18,7 +18,7 @@ from litebert.commands.marks import (
 from litebert.errors import ConfigError
 from litebert.files import to_json
 from litebert.recipes import NAMED, PretrainRecipe, named
-from litebert.recipes.pretrain import shape_settings
+from litebert.recipes.pretrain import with_shape
 from litebert.terminal import write_line, write_stderr
 
 _DEFAULT = "affordable"
@@ -79,8 +79,7 @@ def pretrain(
         from litebert.storage.checkpoint import read_config
 
         init = str(find_checkpoint(init))
-        if "preset" not in settings:
-            settings |= shape_settings(read_config(Path(init)).encoder)
+        settings = with_shape(settings, read_config(Path(init)).encoder)
     changed = chosen.changed(settings)
     from litebert.train.pretrain.dry_run import dry_run_lines, run_dry
     from litebert.train.pretrain.run import run_pretraining

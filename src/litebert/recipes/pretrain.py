@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from litebert.checks import check_number, check_type, check_whole, is_number, shorten
 from litebert.config import (
+    DROPOUTS,
     SIZE_LIMITS,
     EncoderConfig,
     GeneratorConfig,
@@ -320,14 +321,18 @@ def check_shares(mask_share: float, random_share: float) -> None:
         )
 
 
-def shape_settings(encoder: EncoderConfig) -> dict[str, Any]:
-    """The settings of a recipe for an encoder of this shape: a preset and what differs from it. The
-    vocabulary is the data's."""
+def with_shape(settings: Mapping[str, Any], encoder: EncoderConfig) -> dict[str, Any]:
+    """`settings` of a recipe and, unless they name a preset, the shape of a checkpoint's encoder: a
+    preset and what differs from it. The vocabulary is the data's; the pooler and dropout are the
+    run's own, since fine-tuned checkpoints have those of their task."""
+    if "preset" in settings:
+        return dict(settings)
     preset_name = "albert-base-v2"
     base = preset(preset_name).to_dict()
     overrides = {
         name: ",".join(map(str, value)) if isinstance(value, tuple) else value
         for name, value in encoder.to_dict().items()
-        if name != "vocab_size" and value != base[name]
+        if name not in ("vocab_size", "pooler", *DROPOUTS) and value != base[name]
     }
-    return {"preset": preset_name, "overrides": overrides}
+    overrides |= current_settings(dict(settings.get("overrides", ())))
+    return {**settings, "preset": preset_name, "overrides": overrides}
