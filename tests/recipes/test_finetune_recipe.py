@@ -1,6 +1,8 @@
 """Fine-tuning recipes: Table 14 to the digit, the rules beyond it, round trips, and refusals."""
 
+from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from litebert.recipes import (
     paper_recipe,
 )
 from litebert.recipes.finetune import LIKE
+from litebert.recipes.recipe import EpochsRecipe
 from tests.helpers.changed_recipes import FINETUNE as OTHER
 
 PAPER = """
@@ -135,6 +138,17 @@ def test_steps_of_epochs() -> None:
     assert FinetuneRecipe(task="x", epochs=0.5, batch_size=10).total_steps(100) == 5
     assert FinetuneRecipe(task="x", epochs=0.01, batch_size=10).total_steps(10) == 1
     assert FinetuneRecipe(task="x", steps=7).total_steps(10**6) == 7
+
+
+@pytest.mark.parametrize("kind", [EmbedRecipe, partial(FinetuneRecipe, task="x")])
+def test_warm_up_is_not_longer_than_the_run(kind: Callable[..., EpochsRecipe]) -> None:
+    spec = OptimizerSpec(warmup=10)
+    with pytest.raises(ConfigError, match="warm-up takes 10 steps, the run has 9; shorten the"):
+        kind(epochs=None, steps=9, optimizer=spec)
+    recipe = kind(epochs=1, batch_size=10, optimizer=spec)
+    assert recipe.total_steps(100) == 10
+    with pytest.raises(ConfigError, match="warm-up takes 10 steps, the run has 9; shorten the"):
+        recipe.total_steps(90)
 
 
 @pytest.mark.parametrize(

@@ -241,11 +241,21 @@ def test_named_recipes_stand_for_their_models() -> None:
             {"tokens": None, "steps": 5, "optimizer": OptimizerSpec(warmup=6)},
             "warm-up takes 6 steps, the run has 5",
         ),
+        (
+            {"tokens": 5_000_000, "optimizer": OptimizerSpec(warmup=1000)},
+            "warm-up takes 1000 steps, the run has 306; shorten the warm-up, as with --warmup 0.1, "
+            "or lengthen the run",
+        ),
     ],
 )
 def test_what_cannot_run_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         PretrainRecipe(**changes)
+
+
+def test_the_papers_warm_up_is_refused_in_a_short_run() -> None:
+    with pytest.raises(ConfigError, match="warm-up takes 3125 steps, the run has 239"):
+        named("paper").changed({"tokens": 500_000_000})
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,6 @@ class FinetuneRecipe(EpochsRecipe):
         check_whole(self, "patience", 0, LIMIT)
         check_number(self, "head_dropout", 0, MAX_DROPOUT)
         check_whole(self, "evaluate_tokens", 1, 2**31, optional=True)
-        self._check_warmup()
 
 
 _XXLARGE = 4096

@@ -202,7 +202,7 @@ class PretrainRecipe(Recipe):
                 f"a budget is steps or tokens, the other none; got steps {self.steps}, tokens "
                 f"{self.tokens}"
             )
-        self._check_warmup()
+        self._check_warmup(self.total_steps)
         encoder, longest = self.encoder, max(self.sequence_length.values)
         if min(self.sequence_length.values) < 5:
             raise ConfigError(

@@ -91,11 +91,12 @@ class Recipe(ABC):
             check_whole(self, name, 0, LIMIT)
         check_number(self, "spike_factor", 0, 1e9)
 
-    def _check_warmup(self) -> None:
-        if self.steps is not None and self.optimizer.warmup_steps(self.steps) > self.steps:
+    def _check_warmup(self, steps: int) -> None:
+        """Refuse a run of `steps` that would never reach its learning rate."""
+        if self.optimizer.warmup_steps(steps) > steps:
             raise ConfigError(
-                f"warm-up takes {self.optimizer.warmup} steps, the run has {self.steps}; shorten "
-                "the warm-up"
+                f"warm-up takes {self.optimizer.warmup} steps, the run has {steps}; shorten the "
+                "warm-up, as with --warmup 0.1, or lengthen the run"
             )
 
     def to_dict(self) -> dict[str, Any]:
@@ -224,6 +225,8 @@ class EpochsRecipe(Recipe):
                 f"a run has steps or epochs, the other none; got steps {self.steps}, epochs "
                 f"{self.epochs}"
             )
+        if self.steps is not None:
+            self._check_warmup(self.steps)
 
     def default_optimizer(self, name: OptimizerName) -> OptimizerSpec:
         """The optimizer's own constants, with this recipe's learning rate and schedule."""
@@ -231,11 +234,14 @@ class EpochsRecipe(Recipe):
         return replace(OPTIMIZERS[name], **own)
 
     def total_steps(self, num_units: int) -> int:
-        """Optimizer steps over that many texts, questions, windows or pairs."""
+        """Optimizer steps over that many texts, questions, windows or pairs; ConfigError where
+        warm-up takes more."""
         if self.steps is not None:
             return self.steps
         assert self.epochs is not None
-        return max(round(self.epochs * -(-num_units // self.batch_size)), 1)
+        steps = max(round(self.epochs * -(-num_units // self.batch_size)), 1)
+        self._check_warmup(steps)
+        return steps
 
 
 _SCHEDULED = (
