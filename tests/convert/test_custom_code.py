@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import litebert
 from litebert.config import LABELED_HEADS, PRESETS, EncoderConfig, HeadConfig, ModelConfig
@@ -328,6 +328,19 @@ def test_another_head_starts_new(tmp_path):
     back = read_huggingface(tmp_path / "c").config
     assert [head.kind for head in back.heads] == ["classify"]
     assert back.encoder == replace(TINY, pooler=True)
+
+    exported(tmp_path / "d", "span")  # which has as many outputs as there are labels by default
+    _, info = load(tmp_path / "d", **options)
+    assert set(info["missing_keys"]) == {"output.weight", "output.bias"}
+
+
+def test_span_heads_of_the_first_folders_are_read(tmp_path):
+    """Their name was that of a classifier."""
+    ours, file = exported(tmp_path, "span"), tmp_path / "model.safetensors"
+    weights = {name.replace("span.", "output."): each for name, each in load_file(file).items()}
+    assert "output.weight" in weights
+    save_file(weights, file)
+    assert_same(tmp_path, ours)
 
 
 def test_tied_weights_are_stored_once_and_resized_together(tmp_path):

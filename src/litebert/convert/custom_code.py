@@ -6,6 +6,7 @@ config.json and the weights say everything. config.json has the fields of Encode
 own names, and the plan that follows from them.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -79,7 +80,10 @@ def read_custom(
     stored = {name.removeprefix("encoder."): weight for name, weight in files.items()}
     encoder = _read_encoder(data)
     encoder = replace(encoder, activation=activation or encoder.activation)
-    heads = tuple(_read_head(data, kind) for kind in _kinds(data, stored))
+    kinds = _kinds(data, stored)
+    if "span" in kinds:  # folders of the first release call it output
+        stored = {re.sub(r"^output\.", "span.", name): each for name, each in stored.items()}
+    heads = tuple(_read_head(data, kind) for kind in kinds)
     with config_errors():
         config = ModelConfig(encoder=encoder, heads=heads)
     check_layers(config, stored)
@@ -87,14 +91,14 @@ def read_custom(
 
 
 def _custom_name(ours: str) -> str:
-    """encoder.X is X, heads.masked.X masked.X, heads.order.output.X order.X; the output of any
-    other head has no prefix, because Hugging Face's classes tell them apart."""
+    """encoder.X is X, heads.masked.X masked.X, heads.order.output.X order.X and the same of span;
+    the output of any other head has no prefix, because Hugging Face's classes tell them apart."""
     if ours.startswith("encoder."):
         return ours.removeprefix("encoder.")
     _, kind, name = ours.split(".", 2)
     if kind in ("masked", "joint_span"):
         return f"{kind}.{name}"
-    return name.replace("output", "order", 1) if kind == "order" else name
+    return name.replace("output", kind, 1) if kind in ("order", "span") else name
 
 
 def _read_encoder(data: Mapping[str, Any]) -> EncoderConfig:
@@ -117,6 +121,7 @@ def _kinds(data: Mapping[str, Any], stored: Mapping[str, StoredWeight]) -> list[
     """The heads in the weights; what `output` is, the class says."""
     kinds: list[HeadKind] = ["masked"] if "masked.bias" in stored else []
     kinds += ["order"] if "order.weight" in stored else []
+    kinds += ["span"] if "span.weight" in stored else []
     kinds += ["joint_span"] if "joint_span.start.weight" in stored else []
     if "output.weight" not in stored:
         return kinds

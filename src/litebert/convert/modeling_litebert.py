@@ -297,7 +297,7 @@ class LitebertPreTrainedModel(PreTrainedModel):
     _supports_sdpa = True
     _no_split_modules = ["Attention", "FeedForward"]  # noqa: RUF012
     # a checkpoint may hold other heads than the class that loads it
-    _keys_to_ignore_on_load_unexpected = [r"^(masked|order|joint_span|output)\."]  # noqa: RUF012
+    _keys_to_ignore_on_load_unexpected = [r"^(masked|order|span|joint_span|output)\."]  # noqa: RUF012
 
     def _init_weights(self, module: nn.Module) -> None:
         std = self.config.init_std
@@ -606,11 +606,12 @@ class LitebertForQuestionAnswering(ModelWithHead):
     def add_head(self, config: LitebertConfig) -> None:
         if config.joint_span:
             self.joint_span = JointSpanHead(config)
-        else:
-            super().add_head(config)
+        else:  # not `output`, which the class for sequences would take for its own head
+            self.dropout = nn.Dropout(config.classifier_dropout)
+            self.span = nn.Linear(config.hidden_size, 2)
 
-    def width(self, config: LitebertConfig) -> int:
-        return 2
+    def logits(self, encoded: BaseModelOutputWithPooling) -> Tensor:
+        return self.span(self.dropout(encoded.last_hidden_state))
 
     def forward(
         self,
