@@ -16,6 +16,7 @@ from litebert.storage.checkpoint import Checkpoint
 from litebert.testing import tiny_recipe
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.loop import BetweenSteps, Event
+from litebert.train.pretrain.evaluate import HeldoutScorer
 from litebert.train.pretrain.init import (
     FEWEST,
     describe_positions,
@@ -317,3 +318,21 @@ def test_the_best_of_a_run_is_the_best_at_its_last_length(shards: Path, tmp_path
     assert torch.equal(
         saved[6:12], saved[:6]
     )  # of the end, when the longer stage had been filled, though nothing was learned
+
+
+def test_the_best_of_a_run_is_the_best_at_its_last_depth(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Layers that join late are untrained before."""
+
+    def score(self: HeldoutScorer, model: Model, *, depth: int, **options: Any) -> dict[str, Any]:
+        return {"masked_loss": float(depth)}
+
+    monkeypatch.setattr(HeldoutScorer, "__call__", score)
+    depth = {"depth": Stages.parse("0:1,3:2"), "encoder": {"share": "none"}}
+    recipe = tiny_recipe(steps=6, evaluate_every=3, **depth)
+    with pytest.raises(InterruptedRunError):
+        train(recipe, shards, tmp_path / "run", at=signalled(4))
+    train(recipe, shards, tmp_path / "run")
+    best, final = (weights(tmp_path / "run", which) for which in ("best", "final"))
+    assert all(torch.equal(best[name], final[name]) for name in final)

@@ -159,7 +159,8 @@ class HeldoutEvaluation:
         self.run, self.job, self.heldout, self.tokenizer = run, job, heldout, tokenizer
         self.evaluated = -1
         self.best: float | None = None
-        self.best_length = 0
+        self.best_shape: tuple[int, int | None] = (0, None)
+        """Length and depth that the best loss was measured at."""
         self.scores: dict[str, Any] = {}
 
     def __call__(self, event: Event) -> None:
@@ -173,7 +174,7 @@ class HeldoutEvaluation:
     def _evaluate(self, heldout: HeldoutScorer, event: BetweenSteps) -> None:
         state, run, model = event.state, self.run, self.run.learner.working.model
         last = max(state.step - 1, 0)
-        length, depth = self.job.feed.at(last)[0], self.job.depth(last)
+        length, depth = shape = self.job.feed.at(last)[0], self.job.depth(last)
         pause = stop_check(run.runtime, event.stop)
         scores = heldout(model, length=length, depth=depth, pause=pause)
         self.evaluated, self.scores, examples = state.step, scores, None
@@ -182,10 +183,10 @@ class HeldoutEvaluation:
             assert batch is not None, "the first rank has the first batch"
             examples = filled_masks(model.filler, batch, self.tokenizer)
         run.emit(Evaluated(state=state, scores=scores, examples=examples))
-        # losses of different lengths are not comparable, nor are those of detection over time: it
-        # becomes harder as the generator becomes better
-        if self.best is None or length != self.best_length or scores["masked_loss"] < self.best:
-            self.best, self.best_length = scores["masked_loss"], length
+        # losses of different lengths or depths are not comparable, nor are those of detection over
+        # time: it becomes harder as the generator becomes better
+        if self.best is None or shape != self.best_shape or scores["masked_loss"] < self.best:
+            self.best, self.best_shape = scores["masked_loss"], shape
             if run.runtime.is_main:
                 checkpoint = Checkpoint(model=run.learner.model, tokenizer=self.tokenizer)
                 failure = run.write_checkpoint(checkpoint, run.folder.best)
@@ -196,13 +197,16 @@ class HeldoutEvaluation:
         return {
             "evaluated": self.evaluated,
             "best": self.best,
-            "best_length": self.best_length,
+            "best_shape": list(self.best_shape),
             "scores": self.scores,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.evaluated, self.best, self.scores = state["evaluated"], state["best"], state["scores"]
-        self.best_length = state.get("best_length", 0)
+        # of 0.1.0's first snapshots the depth is that of the last evaluation
+        before = self.job.depth(max(self.evaluated - 1, 0))
+        length, depth = state.get("best_shape", (state.get("best_length", 0), before))
+        self.best_shape = (length, depth)
 
 
 @torch.no_grad()
