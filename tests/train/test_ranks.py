@@ -94,7 +94,8 @@ def test_ranks_share_the_heldout_examples_and_pause_equally_often(shards: Path) 
 
 
 def test_heldout_masks_are_the_same_for_every_recipe(shards: Path) -> None:
-    """Whatever training masks, and with what; max_masked does not hold there either."""
+    """Whatever training masks, and with what, and however it cuts; max_masked does not hold there
+    either."""
     other = tiny_recipe(
         mask_fraction=FractionStages.parse("0:0.4,0.5:0.3"),
         mask_share=0.5,
@@ -102,6 +103,9 @@ def test_heldout_masks_are_the_same_for_every_recipe(shards: Path) -> None:
         max_masked=1,
         copies=2,
         short_probability=0.5,
+        one_segment="random",
+        cutting="last",
+        random_specials=True,
     )
     usual, found = (
         HeldoutScorer(Stream.open(shards, example_spec(recipe), seed=3), rank(0, 1), tokens=10**6)

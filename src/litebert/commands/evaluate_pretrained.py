@@ -57,8 +57,9 @@ def masked(
 
     By default whole words are masked, 15 % of the tokens, in runs of up to three words, and
     replaced as in pretraining: 80 % by [MASK], 10 % by a random token, 10 % not at all. With the
-    run's own shards, --split heldout, and its --order, --max-length and --heldout-fraction, the
-    scores are those of the run.
+    run's own shards, --split heldout, its --order, --max-length, --max-ngram and
+    --heldout-fraction, and --tokens as its evaluate_tokens (1,000,000 by default), the scores are
+    those of the run.
 
     Args:
         data: File, folder or glob of .txt, .jsonl or .parquet, plain or compressed, as for `data

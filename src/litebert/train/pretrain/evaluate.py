@@ -3,19 +3,19 @@
 plateau that ALBERT starts on.
 
 The held-out examples and their masks are the same for every seed and step, and for every recipe of
-the same max_ngram: a fixed fraction is masked as BERT does it (80 % [MASK], 10 % random), whatever
-training does. So numbers are comparable.
+the same length, order and max_ngram: segments are cut alike, and a fixed fraction is masked as BERT
+does it (80 % [MASK], 10 % random), whatever training does. So numbers are comparable.
 """
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from litebert.data.batch import Batch
+from litebert.data.spec import ExampleSpec
 from litebert.data.stream import Stream
 from litebert.errors import DataError
 from litebert.model.batch import DeviceBatch
@@ -71,18 +71,16 @@ class HeldoutScorer:
         return self._batches[order, length]
 
     def _heldout(self, order: Order, length: int) -> Stream:
-        spec = replace(
-            self.stream.spec,
+        spec = ExampleSpec(
             max_length=length,
             order=order,
-            copies=None,
             short_probability=0.0,
             mask_fraction=self.mask_fraction,
-            mask_share=0.8,
-            random_share=0.1,
-            max_masked=None,
+            max_ngram=self.stream.spec.max_ngram,
+            heldout_fraction=self.stream.spec.heldout_fraction,
         )
-        return Stream(self.stream.shards, self.stream.vocabulary, spec, seed=0, split="heldout")
+        assert self.stream.folder is not None, "a stream over arrays has no tokenizer"
+        return Stream.open(self.stream.folder, spec, split="heldout")
 
     def __call__(
         self,
