@@ -5,13 +5,14 @@ import json
 import os
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
 from litebert.errors import InterruptedRunError
-from litebert.recipes import OptimizerName
+from litebert.recipes import OptimizerName, PretrainRecipe
 from litebert.testing import tiny_recipe
 from litebert.train.log import Log
 from litebert.train.loop import BetweenSteps, Event
@@ -106,21 +107,15 @@ def test_ctrl_c_inside_evaluation_is_saved(
 
 
 @pytest.mark.parametrize("part", [0.1, 0.5, 0.9])
-def test_a_process_that_just_vanishes_loses_only_what_follows_its_last_snapshot(
-    whole: tuple[Path, int], shards: Path, tmp_path: Path, part: float
+def test_a_killed_process_loses_only_what_follows_its_last_snapshot(
+    whole: tuple[Path, int],
+    shards: Path,
+    tmp_path: Path,
+    part: float,
+    kill: Callable[[PretrainRecipe, Path, Path, int], None],
 ) -> None:
-    """As after SIGKILL: no handler runs; a torn last line of metrics and half a snapshot are left
-    behind."""
-
-    class Gone(BaseException):
-        pass
-
-    def vanish(number: int) -> None:
-        if number == int(part * whole[1]):
-            raise Gone
-
-    with pytest.raises(Gone):
-        train(staged_recipe(), shards, tmp_path / "run", at=vanish)
+    """No handler runs; a torn last line of metrics and half a snapshot may be left behind."""
+    kill(staged_recipe(), shards, tmp_path / "run", int(part * whole[1]))
     with (tmp_path / "run" / "metrics.jsonl").open("ab") as metrics:
         metrics.write(b'{"kind": "step", "st')
     torn = tmp_path / "run" / "snapshots" / ".step-00000099.tmp-abcd"

@@ -1,6 +1,7 @@
 """Every switch of an encoder through a run and its checkpoints: a killed run ends as if it had not
 been, and what is stored computes what was trained."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,9 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "adapters": {"adapter_rank": 3},
     "reversible": {"reversible": True},
     "bands": {"embedding_bands": "20,60"},
+    "groups": {"num_layers": 4, "num_groups": 2, "share": "ffn", "positions": "sinusoidal"},
+    "attention": {"share": "attention"},
+    "unshared": {"share": "none"},
     "all": {
         "num_layers": 3,
         "layers_per_group": 2,
@@ -43,10 +47,6 @@ SWITCHES: dict[str, dict[str, Any]] = {
 CHECKPOINTED = [name for name, settings in SWITCHES.items() if "reversible" not in settings]
 
 
-class Killed(BaseException):
-    """As SIGKILL: no handler runs."""
-
-
 def recipe(name: str, **changes: Any) -> PretrainRecipe:
     dropout = {"ffn_dropout": 0.1, "attention_dropout": 0.1}
     settings = {"steps": 4, "evaluate_every": 2, "save_every": 2, "encoder": SWITCHES[name]}
@@ -54,21 +54,28 @@ def recipe(name: str, **changes: Any) -> PretrainRecipe:
     return tiny_recipe(**settings | changes)
 
 
-@pytest.mark.parametrize(
-    ("name", "objective"), [*((name, "masked") for name in SWITCHES), ("all", "rtd")]
-)
+KILLED: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in SWITCHES if name not in ("attention", "unshared")),
+    ("attention", {"order": "nsp", "mask_share": 0.5, "random_share": 0.4}),
+    ("unshared", {"order": "none"}),
+    ("all", {"objective": "rtd"}),
+    ("adapters", {"objective": "rtd", "generator_tie": "all"}),
+    ("bands", {"objective": "rtd", "generator_tie": "none", "order": "none"}),
+]
+"""Every switch of an encoder, and those of a recipe that change what is computed."""
+
+
+@pytest.mark.parametrize(("name", "changes"), KILLED)
 def test_a_killed_run_ends_as_if_it_had_not_been(
-    name: str, objective: str, shards: Path, tmp_path: Path
+    name: str,
+    changes: dict[str, Any],
+    shards: Path,
+    tmp_path: Path,
+    kill: Callable[[PretrainRecipe, Path, Path, int], None],
 ) -> None:
-    settings = recipe(name, objective=objective)
+    settings = recipe(name, **changes)
     calls = train(settings, shards, tmp_path / "whole").calls
-
-    def kill(number: int) -> None:
-        if number == calls * 3 // 4:
-            raise Killed
-
-    with pytest.raises(Killed):
-        train(settings, shards, tmp_path / "killed", at=kill)
+    kill(settings, shards, tmp_path / "killed", calls * 3 // 4)
     train(settings, shards, tmp_path / "killed")
     assert_same_run(tmp_path / "killed", tmp_path / "whole")
     assert Checkpoint.load(tmp_path / "whole" / "final").model.config.encoder == replace(
