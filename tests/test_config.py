@@ -2,8 +2,10 @@
 them."""
 
 import json
+import re
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError, fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -300,3 +302,9 @@ def test_unshared_ends_are_alone_and_the_others_share_as_before(
     assert all(after.count(owner) == 1 for owner in after[:ends] + after[len(after) - ends :])
     pairs = set(zip(before[inside], after[inside], strict=True))
     assert len(pairs) == len(set(before[inside])) == len(set(after[inside]))
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(EncoderConfig)])
+def test_every_switch_is_in_the_page_about_the_model(name: str) -> None:
+    page = Path(__file__).parents[1] / "docs" / "model.md"
+    assert re.search(rf"\b{name}\b", page.read_text(encoding="utf-8"))
