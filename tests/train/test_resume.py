@@ -142,6 +142,25 @@ def test_a_damaged_snapshot_is_set_aside_told_and_the_one_before_is_used(
     assert kept == essence(whole[0])
 
 
+def test_without_a_valid_snapshot_it_begins_anew_and_says_so(
+    whole: tuple[Path, int], shards: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(InterruptedRunError):
+        train(staged_recipe(), shards, tmp_path / "run", at=signalled(whole[1] * 3 // 4))
+    snapshots = sorted((tmp_path / "run" / "snapshots").iterdir())
+    for folder in snapshots:
+        (folder / "model.safetensors").write_bytes(b"half")
+    train(staged_recipe(), shards, tmp_path / "run")
+    messages = [
+        event["message"] for event in events(tmp_path / "run") if event["event"] == "snapshot"
+    ]
+    assert len(messages) == len(snapshots) + 1
+    assert f"passed over, kept as {snapshots[-1].name}.bad" in messages[0]
+    assert messages[-1] == "no valid snapshot is left, so the run begins anew"
+    kept = [record for record in essence(tmp_path / "run") if record.get("event") != "snapshot"]
+    assert kept == essence(whole[0])
+
+
 def test_a_finished_run_given_again_answers_at_once(whole: tuple[Path, int], shards: Path) -> None:
     before = essence(whole[0])
     again = train(staged_recipe(), shards, whole[0])

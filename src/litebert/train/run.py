@@ -196,10 +196,10 @@ class Run(Generic[B, S]):
         self.write_status("running", state, steps=self.job.steps)
         return is_written
 
-    def restore(self) -> State | None:
+    def restore(self, *, is_start: bool = False) -> State | None:
         """Load the newest valid snapshot that the first rank finds, on every rank, and cut metrics
-        there; None where there is none."""
-        snapshot = self._newest_snapshot()
+        there; None where there is none, and at the start of a process metrics then begin anew."""
+        snapshot = self._newest_snapshot(is_start=is_start)
         if snapshot is None:
             return None
         self.learner.working.refresh()
@@ -272,9 +272,8 @@ class Run(Generic[B, S]):
             self.log.announce(step, "expected", message)
 
     def _start(self) -> State:
-        state = self.restore()
+        state = self.restore(is_start=True)
         if state is None:
-            self.log.rewind(0)
             state = State()
         else:
             self.log.announce(state.step, "resumed", f"resumed at step {state.step:,}")
@@ -297,7 +296,7 @@ class Run(Generic[B, S]):
                 "on another disk"
             )
 
-    def _newest_snapshot(self) -> Snapshot | None:
+    def _newest_snapshot(self, *, is_start: bool) -> Snapshot | None:
         reports: list[str] = []
         self.store.report = reports.append
         snapshot = self.store.latest() if self.runtime.is_main else None
@@ -316,6 +315,10 @@ class Run(Generic[B, S]):
             snapshot.restore(self.learner.model, self.learner.optimizer)
             self.log.rewind(snapshot.metrics_offset)
             self.saved = snapshot.step
+        elif is_start:
+            self.log.rewind(0)
+            if reports:
+                reports.append("no valid snapshot is left, so the run begins anew")
         for message in reports:
             self.emit(Incident(step=max(step, 0), kind="snapshot", message=message))
         return snapshot
