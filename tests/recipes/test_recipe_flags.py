@@ -114,6 +114,10 @@ def test_a_wrong_value_is_answered_with_what_is_expected(shown: Callable[..., st
     assert "Error parsing --steps: expected INT; got many" in shown(
         "pretrain", "--data", "x", "--out", "y", "--steps", "many", code=2
     )
+    for warmup in ("inf", "1.5", "nan"):
+        assert f"Error parsing --warmup: expected STEPS FRACTION; got {warmup}" in shown(
+            "pretrain", "--data", "x", "--out", "y", "--warmup", warmup, code=2
+        )
     assert "Perhaps you meant: --max-ngram INT" in shown(
         "pretrain", "--data", "x", "--out", "y", "--max-ngra", "2", code=2
     )

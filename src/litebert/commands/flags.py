@@ -282,7 +282,11 @@ def _reader(hint: Any) -> tuple[Any, tuple[Any, ...]]:
 def _steps_or_fraction(text: str) -> int | float:
     """A number of steps from 1 up, or below 1 a fraction of the run."""
     number = float(text)
-    return int(number) if number >= 1 else number
+    if number < 1:
+        return number
+    if not number.is_integer():
+        raise ValueError("not a whole number of steps")
+    return int(number)
 
 
 def _pair(text: str) -> tuple[str, int | float | bool | str]:
