@@ -10,16 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from litebert.errors import CheckpointError, DivergedError, InterruptedRunError
-from litebert.recipes import Stages
+from litebert.recipes import Stages, named
 from litebert.storage.checkpoint import Checkpoint
 from litebert.storage.snapshot import Snapshot, SnapshotStore
 from litebert.testing import tiny_recipe
 from litebert.train.log import Log
 from litebert.train.loop import BetweenSteps, Event
+from litebert.train.pretrain.evaluate import PlateauWatch
 from tests.helpers.pretraining import (
     CPU,
     Watched,
@@ -324,7 +326,28 @@ def test_a_run_with_a_bad_rate_says_that_it_is_on_the_plateau(
         r"the masked-token loss is \d+\.\d+, the entropy of single tokens 3\.\d+: after 75 steps",
         told[0]["message"],
     )
-    assert "try muon" in told[0]["message"]
+    advice = (
+        "looks at nothing; try muon (--optimizer muon --learning-rate 2e-3), a lower learning rate"
+    )
+    assert advice in told[0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "ideas"),
+    [
+        ("affordable", "a lower"),
+        ("affordable-post", r"the pre-norm model \(--encoder norm=pre\), a lower"),
+        ("paper", r"muon \(.* 1e-3\), a smaller batch \(.*\), the pre-norm model \(.*\), a lower"),
+    ],
+)
+def test_the_advice_leaves_out_what_the_recipe_has(name: str, ideas: str) -> None:
+    watch = PlateauWatch(replace(named(name), plateau_steps=1), vocab_size=4)
+    warning = watch.see(0, np.array([0, 1, 2, 3]), 2.0)
+    assert warning is not None
+    expected = (
+        f"looks at nothing; try {ideas} learning rate or a longer warm-up; see docs/pretrain.md$"
+    )
+    assert re.search(expected, warning)
 
 
 def test_a_run_with_a_good_rate_never_does(shards: Path, tmp_path: Path) -> None:

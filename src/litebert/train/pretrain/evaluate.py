@@ -22,7 +22,7 @@ from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.objective import Losses, detection_scores, losses_of, pretrain_losses
 from litebert.objective.masked import needed_states
-from litebert.recipes.pretrain import Order
+from litebert.recipes.pretrain import Order, PretrainRecipe
 from litebert.storage.checkpoint import Checkpoint
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.loop import BetweenSteps, Evaluated, Event, Incident, stop_check
@@ -244,22 +244,17 @@ def filled_masks(
     return examples
 
 
-_ADVICE = (
-    "try muon (--optimizer muon --learning-rate 1e-3), a smaller batch (256), the pre-norm model "
-    "(--encoder norm=pre), a lower learning rate, or a longer warm-up; see docs/pretrain.md"
-)
-
-
 class PlateauWatch:
     """Warns, once each `steps` steps, while the loss is near the entropy of single tokens (about 7
     for 30,000 of them): that of a model which predicts frequencies and ignores its input. The
     entropy is counted from the masked tokens themselves."""
 
-    def __init__(self, vocab_size: int, *, steps: int, margin: float) -> None:
+    def __init__(self, recipe: PretrainRecipe, *, vocab_size: int) -> None:
         self.counts = np.zeros(vocab_size, np.int64)
-        self.steps, self.margin = steps, margin
+        self.steps, self.margin = recipe.plateau_steps, recipe.plateau_margin
+        self.advice = _advice(recipe)
         self.average: float | None = None
-        self.left = steps == 0
+        self.left = self.steps == 0
 
     @property
     def entropy(self) -> float:
@@ -298,5 +293,20 @@ class PlateauWatch:
         return (
             f"the masked-token loss is {self.average:.2f}, the entropy of single tokens "
             f"{entropy:.2f}: after {step + 1:,} "
-            f"steps the model still predicts frequencies and looks at nothing; {_ADVICE}"
+            f"steps the model still predicts frequencies and looks at nothing; try {self.advice}"
         )
+
+
+def _advice(recipe: PretrainRecipe) -> str:
+    """What leaves the plateau sooner (docs/decisions/plateau.md) and the run does not do yet."""
+    is_pre_norm = recipe.encoder.norm == "pre"
+    ideas = {
+        f"muon (--optimizer muon --learning-rate {'2e-3' if is_pre_norm else '1e-3'})": (
+            recipe.optimizer.name == "muon"
+        ),
+        "a smaller batch (--batch-size 256)": recipe.batch_size.values[0] <= 256,
+        "the pre-norm model (--encoder norm=pre)": is_pre_norm,
+        "a lower learning rate": False,
+    }
+    missing = ", ".join(idea for idea, is_done in ideas.items() if not is_done)
+    return f"{missing} or a longer warm-up; see docs/pretrain.md"

@@ -174,9 +174,7 @@ class Pretraining:
         )
         if self.evaluation:
             self.evaluation.check()
-        self.plateau = PlateauWatch(
-            self.tokenizer.vocab_size, steps=recipe.plateau_steps, margin=recipe.plateau_margin
-        )
+        self.plateau = PlateauWatch(recipe, vocab_size=self.tokenizer.vocab_size)
         self.extend: Callable[[Tensor, range], None] = extend_positions
         """How new positions are filled; a study may try another."""
         self.run = Run(recipe, inputs, self.learner, runtime, say=say)
