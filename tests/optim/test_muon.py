@@ -72,6 +72,17 @@ def test_groups_are_matrices_tables_and_the_exempt() -> None:
     assert "momentum" not in decayed
 
 
+def test_the_last_layers_of_exits_are_no_matrices() -> None:
+    head = HeadConfig(kind="classify", labels=("no", "yes"), exits="each")
+    model = Model(ModelConfig(encoder=PRESETS["tiny"], heads=(head,)))
+    matrices, decayed, _ = make_optimizer(model.named_parameters(), SPEC).param_groups
+    outputs = [f"exits.classify.{depth}.output.output.weight" for depth in range(2)]
+    assert {"heads.classify.output.weight", *outputs} <= set(decayed["param_names"])
+    assert [name for name in matrices["param_names"] if name.startswith("exits.")] == [
+        f"exits.classify.{depth}.pooler.weight" for depth in range(2)
+    ]
+
+
 def test_what_is_no_matrix_moves_as_with_adamw() -> None:
     start = matrix(5, 3).float()
     ours, theirs = torch.nn.Parameter(start.clone()), torch.nn.Parameter(start.clone())

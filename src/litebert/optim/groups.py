@@ -74,7 +74,7 @@ _Kind = Literal["matrix", "other", "exempt", "adapter"]
 def _kind(name: str, parameter: Tensor) -> _Kind:
     """exempt: a bias or a norm's (`encoder.embedding.norm.weight`); adapter: a factor of a low-rank
     update; matrix: between two hidden widths, so no embedding table and no head's last linear
-    layer."""
+    layer, at an exit neither."""
     *owners, last = name.split(".")
     if last == "bias" or any(owner == "norm" or owner.endswith("_norm") for owner in owners):
         return "exempt"
@@ -83,6 +83,7 @@ def _kind(name: str, parameter: Tensor) -> _Kind:
     is_table = any(f"embedding.{table}." in name for table in ("token", "position", "segment"))
     name = name.removeprefix("generator.")
     is_output = name.startswith("heads.") and not name.startswith(_DENSE_HEADS)
+    is_output |= name.startswith("exits.") and ".output." in name
     return "matrix" if parameter.ndim == 2 and not is_table and not is_output else "other"
 
 
