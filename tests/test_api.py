@@ -116,7 +116,10 @@ def test_evaluation_is_that_of_the_run_and_of_the_command(
     assert cli.run([*command, "--json", "--device", "cpu"]) == 0
     assert json.loads(capsys.readouterr().out)["scores"] == actual.scores
     unlabeled = [{"text": row["text"]} for row in ROWS]
-    with pytest.raises(litebert.ConfigError, match="test of classify has no labels to score by"):
+    with pytest.raises(
+        litebert.ConfigError,
+        match="test of classify has no labels to score by; `litebert evaluate classify` with --out",
+    ):
         litebert.evaluate("classify", model=run, data=unlabeled, split="test", device="cpu")
 
 

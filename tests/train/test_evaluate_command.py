@@ -225,7 +225,8 @@ def test_test_is_handed_in(
     model = tuned(tmp_path / "model", "mnli", data, tokenizer)
     common = ("--model", model, "--data", data, "--split", "test")
     _, told = ran(capsys, "evaluate", "mnli", *common, code=2)
-    assert "test of mnli has no labels to score by; give --submit FOLDER or --out FILE" in told
+    remedy = "`litebert evaluate mnli` with --out FILE or --submit FOLDER writes its predictions"
+    assert f"test of mnli has no labels to score by; {remedy}" in told
     out, told = ran(capsys, "evaluate", "mnli", *common, "--submit", tmp_path / "handed", "--json")
     assert json.loads(out)["submission"] == [str(tmp_path / "handed" / "MNLI-m.tsv")]
     assert "GLUE's server expects" in told

@@ -98,8 +98,8 @@ def run_evaluation(
             say(f"note: {note}")
         if missing and not unlabeled:
             raise ConfigError(
-                f"{split} of {task} has no labels to score by; give --submit FOLDER or --out FILE "
-                "for its predictions"
+                f"{split} of {task} has no labels to score by; `litebert evaluate {task}` with "
+                "--out FILE or --submit FOLDER writes its predictions"
             )
         predictions = finetuned.predict(examples, device=runtime.device, batch_tokens=batch_tokens)
         evaluation, best_null = None, {}
