@@ -11,14 +11,8 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from litebert.config import EncoderConfig, HeadKind, ModelConfig
-from litebert.errors import ConversionError
 
 Style = Literal["albert", "bert", "google"]
-_WORLDS = {
-    "albert": "Hugging Face's Albert",
-    "bert": "Hugging Face's Bert",
-    "google": "Google's ALBERT",
-}
 
 
 class Foreign(NamedTuple):
@@ -89,7 +83,6 @@ _FEED_FORWARD = (
         "norm", "norm", f"{_A}.full_layer_layer_norm", f"{_B}.output.LayerNorm", f"{_G}/LayerNorm_1"
     ),
 )
-_FINAL_NORM = _Row("norm", "norm", None, None, None)
 _POOLER = _Row("dense", "pooler", "pooler", "pooler.dense", "bert/pooler/dense")
 
 _A, _B, _G = "predictions", "cls.predictions.transform", "cls/predictions/transform"
@@ -124,19 +117,13 @@ DECODERS = {"albert": "predictions.decoder", "bert": "cls.predictions.decoder"}
 
 def foreign_names(config: ModelConfig, style: Style) -> dict[str, Foreign]:
     """Each of our parameters with its name in `style`, without the prefix of classes with heads
-    (`albert.`, `bert.`); ConversionError where it has none there."""
-    if config.encoder.positions == "rotary":
-        raise ConversionError(
-            f"{_WORLDS[style]} adds position embeddings and cannot rotate queries and keys, so a "
-            "model with rotary positions cannot be expressed there"
-        )
+    (`albert.`, `bert.`). The model is one that can be expressed there (`why_custom`)."""
+    assert config.encoder.norm == "post"
+    assert config.encoder.positions != "rotary"
     names: dict[str, Foreign] = {}
     for row, stem, indices in _rows(config):
         theirs: str | None = getattr(row, style)
-        if theirs is None:
-            raise ConversionError(
-                f"{_WORLDS[style]} has no place for {stem}, so this model cannot be expressed there"
-            )
+        assert theirs is not None, f"{style} has no {stem}"
         for ours, huggingface, google, transposed in _SUFFIXES[row.kind]:
             suffix = google if style == "google" else huggingface
             names[stem + ours] = Foreign(
@@ -158,8 +145,6 @@ def _rows(config: ModelConfig) -> Iterator[tuple[_Row, str, dict[str, int]]]:
             g, i = divmod(k, encoder.layers_per_group)
             for row in rows:
                 yield row, f"encoder.{name}.{k}.{row.ours}", {"k": k, "g": g, "i": i}
-    if encoder.norm == "pre":
-        yield _FINAL_NORM, "encoder.norm", {}
     if encoder.pooler:
         yield _POOLER, "encoder.pooler", {}
     for head in config.heads:
