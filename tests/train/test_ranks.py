@@ -130,6 +130,23 @@ def test_a_batch_that_does_not_divide_is_refused_before_the_run(shards: Path) ->
         Pretraining(staged_recipe(), shards, rank(1, 4))
 
 
+@pytest.mark.parametrize(("is_emulated", "dtype"), [(True, torch.float32), (False, torch.bfloat16)])
+def test_bfloat16_is_chosen_on_gpus_that_have_it(
+    is_emulated: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_supported(including_emulation: bool = True) -> bool:
+        return including_emulation or not is_emulated
+
+    for name, function in {
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "set_device": lambda device: None,
+        "is_bf16_supported": is_supported,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, function)
+    assert Runtime.start().dtype is dtype
+
+
 def test_ranks_that_see_different_snapshots_are_refused(
     shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,7 +111,9 @@ class Runtime:
             chosen = choose_threads(threads, stored=stored_threads, limit=limit)
             torch.set_num_threads(chosen.count)
         names = {"float32": torch.float32, "bfloat16": torch.bfloat16, "fp8": torch.bfloat16}
-        auto = torch.bfloat16 if cuda and torch.cuda.is_bf16_supported() else torch.float32
+        # GPUs that only emulate it are slower with it than in float32
+        has_bfloat16 = cuda and torch.cuda.is_bf16_supported(including_emulation=False)
+        auto = torch.bfloat16 if has_bfloat16 else torch.float32
         return cls(
             rank=rank,
             world_size=world_size,
