@@ -7,7 +7,8 @@ switched off: `--kernels off`, `--kernels attention=off,norm=off`, or the enviro
 LITEBERT_KERNELS with the same syntax. `litebert doctor` prints what was chosen.
 
 Kernels are for Hopper GPUs (compute capability 9.0), where they were measured. Other GPUs run the
-plain layer, with torch's variable-length attention for packed rows.
+plain layer: from Ampere (8.0) on with torch's variable-length attention for packed rows, earlier
+ones over padded rows.
 """
 
 import os
@@ -68,7 +69,8 @@ class Gate:
     cross_entropy: bool = False
     fp8: bool = False
     varlen: bool = False
-    """Whether torch's variable-length attention reads packed rows: on a GPU, in half precision."""
+    """Whether torch's variable-length attention reads packed rows: on a GPU from Ampere on, in half
+    precision."""
     quantizes: bool = False
     """Whether the layers' linear layers multiply in 8-bit floats (`--dtype fp8`)."""
     reasons: Mapping[str, str] = field(default_factory=dict, compare=False)

@@ -63,7 +63,9 @@ def compile_tail(say: Callable[[str], None]) -> Tail:
         compiled = torch.compile(head, dynamic=False)
 
         def call(model: Model, states: Tensor, batch: DeviceBatch, fused: bool = False) -> Any:
-            if isinstance(batch.mask, Packing):  # as many masked tokens as there are tokens
+            if isinstance(
+                batch.mask, Packing
+            ):  # the number of masked tokens follows that of tokens
                 for name in ("masked", "masked_labels", "draws"):
                     if name in batch.head_inputs:
                         torch._dynamo.mark_dynamic(batch.head_inputs[name], 0)

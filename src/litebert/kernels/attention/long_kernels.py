@@ -22,8 +22,9 @@ import triton.language as tl
 
 from litebert.kernels.attention.rotary import angles, rotated
 from litebert.kernels.attention.short import LOG2_E, LOWEST, span
+from litebert.kernels.gate import LONG
 
-POSITIONS = tl.constexpr(512)
+POSITIONS = tl.constexpr(LONG)
 """No row has more tokens."""
 
 

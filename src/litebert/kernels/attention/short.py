@@ -33,7 +33,7 @@ STAGES = 5
 """Of the pipeline backward: bounds are fetched four units ahead and tiles two, which leaves a
 unit's time for either. (Triton puts the loads of a loop at its end: fetched one unit ahead they
 would be waited for at once.)"""
-LEAST_ROTARY = 64
+LEAST_ROTARY_TILE = 64
 """Queries and keys of a tile with rotary positions: smaller ones go through other instructions,
 whose operands, the halves of rotated heads, would spill."""
 BUFFERS = 3
@@ -103,7 +103,7 @@ def _rotary_forward(
             query, key, value, out, query_bounds, key_bounds,
             cos, sin, query_positions, *(copies if saves else (None, None)),
             *strides(query, key, value), heads, size**-0.5,
-            **_blocks(query, longest_query, longest_key, least=LEAST_ROTARY),
+            **_blocks(query, longest_query, longest_key, least=LEAST_ROTARY_TILE),
         )  # fmt: skip
     return out, *copies
 
@@ -158,7 +158,7 @@ def _run_backward(
         "query_group": dq.stride(0) // (heads * size),
         "key_group": dk.stride(0) // (heads * size),
     }
-    least = {} if tables[0] is None else {"least": LEAST_ROTARY}
+    least = {} if tables[0] is None else {"least": LEAST_ROTARY_TILE}
     blocks = _blocks(query, longest_query, longest_key, **least)
     units = (len(key_bounds) - 1) * heads
     programs, stages = _room(query, blocks)
