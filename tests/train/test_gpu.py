@@ -22,8 +22,9 @@ from litebert.objective import pretrain_losses
 from litebert.packing import HostBatch
 from litebert.recipes import Stages
 from litebert.testing import tiny_recipe, tiny_shards
-from litebert.train.graphs import WARM, Graphs
+from litebert.train.graphs import WARM, Graphs, RecordedUpdate
 from litebert.train.loop import BetweenSteps, Event
+from litebert.train.pretrain.dry_run import run_dry
 from litebert.train.pretrain.job import Feed, PretrainJob
 from litebert.train.pretrain.run import Pretraining, example_spec, model_config
 from litebert.train.runtime import Runtime
@@ -140,3 +141,30 @@ def test_an_interrupted_run_goes_on(
     whole, resumed = losses_of(tmp_path / "whole"), losses_of(tmp_path / "broken")
     assert len(whole) == len(resumed) == recipe.total_steps
     assert resumed == pytest.approx(whole, rel=2e-2)
+
+
+@pytest.mark.filterwarnings("ignore")  # of compilers
+def test_a_rehearsal_times_replayed_steps(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Passes and updates that run unrecorded or are recorded come first."""
+    calls: list[str] = []
+
+    def watch(kind: type, names: str) -> None:
+        for name in names.split():
+            original = getattr(kind, name)
+
+            def watched(self: Any, *args: Any, _name: str = name, _call: Any = original) -> Any:
+                calls.append(f"{kind.__name__}.{_name}")
+                return _call(self, *args)
+
+            monkeypatch.setattr(kind, name, watched)
+
+    watch(Graphs, "__call__ plain record")
+    watch(RecordedUpdate, "__call__ run record")
+    recipe = tiny_recipe(encoder=SHAPE, compile="on", microbatch_tokens=24 * 8, steps=40)
+    measured = run_dry(recipe, shards, tmp_path)
+    assert measured["tokens_per_second"] > 0
+    assert {"Graphs.record", "RecordedUpdate.record"} <= set(calls)
+    replayed = ["Graphs.__call__", "RecordedUpdate.__call__", "Graphs.__call__"]
+    assert replayed in [calls[start : start + 3] for start in range(len(calls))]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -16,19 +17,24 @@ import torch
 from litebert.cli import run as litebert
 from litebert.config import PRESETS, HeadConfig, ModelConfig
 from litebert.convert.folder import convert_folder
+from litebert.data.batch import Batch
 from litebert.errors import ConfigError, DataError
 from litebert.files import write_folder
 from litebert.model.model import Model
 from litebert.models.index import EmbeddedModel
-from litebert.recipes import PretrainRecipe
+from litebert.objective import Losses
+from litebert.recipes import PretrainRecipe, Stages
 from litebert.recipes.recipe import ADDED
 from litebert.storage.checkpoint import Checkpoint
 from litebert.storage.snapshot import SnapshotStore
 from litebert.testing import tiny_recipe, tiny_shards, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.folder import RunFolder
+from litebert.train.loop import Loop, State
+from litebert.train.pretrain import dry_run
 from litebert.train.pretrain.init import load_initial_weights
 from litebert.train.pretrain.run import Pretraining
+from litebert.train.runtime import StopSignal
 from tests.helpers.launch import FLAGS
 from tests.helpers.pretraining import CPU, Watched, train
 
@@ -336,6 +342,43 @@ def test_a_rehearsal_tells_what_a_run_takes_and_writes_nothing(
     ):
         assert line in shown
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("has_graphs", "changes", "expected"),
+    [
+        (False, {}, 3),
+        (True, {}, 8),  # of two microbatches each
+        (True, {"microbatch_tokens": 24}, 5),  # of eight
+        (True, {"steps": 4}, 4),
+        (True, {"sequence_length": Stages.parse("0:24,7:16")}, 7),
+    ],
+)
+def test_a_rehearsal_with_cuda_graphs_goes_on_until_they_are_replayed(
+    has_graphs: bool,
+    changes: dict[str, Any],
+    expected: int,
+    shards: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Within the stage of the largest batch; without them three steps are enough."""
+    steps: list[int] = []
+
+    class Counted(Loop[Batch, Losses]):
+        def step(self, state: State, stop: StopSignal) -> State:
+            steps.append(state.step)
+            return super().step(state, stop)
+
+    class Graphed(Pretraining):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            self.graphs = object() if has_graphs else None  # type: ignore[assignment]
+
+    monkeypatch.setattr(dry_run, "Loop", Counted)
+    monkeypatch.setattr(dry_run, "Pretraining", Graphed)
+    dry_run.run_dry(tiny_recipe(**changes), shards, tmp_path, device="cpu", workers=0)
+    assert steps == list(range(expected))
 
 
 def test_where_a_model_will_load_is_told_before_the_first_step(
