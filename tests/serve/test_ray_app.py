@@ -26,6 +26,7 @@ from litebert.errors import (
     InterruptedRunError,
     LitebertError,
 )
+from litebert.serve import ray_app
 from litebert.serve.access import Access
 from litebert.serve.app import Limits, Service
 from litebert.serve.metrics import Metrics
@@ -37,6 +38,7 @@ from litebert.serve.ray_app import (
     Replica,
     application_name,
     deploy,
+    open_service,
 )
 from tests.helpers.serving import HANGS, Running, serving, wait_for
 
@@ -258,6 +260,43 @@ def test_the_listening_process_needs_no_gpu(
     models = deployed(FakeRay(), folder, Cluster(gpus=1), device=device)
     engine = models.served["tiny"].predictor.engine
     assert (engine.name, engine.is_gpu) == ("torch", False)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "options", "device", "expected"),
+    [
+        (2.0, {}, "auto", 1),
+        (1.0, {}, "cpu", 0),  # another replica would wait for ever
+        (0.0, {}, "cpu", 0),
+        (2.0, {"engine": "onnx"}, "cpu", 0),
+        (2.0, {"device": "cpu"}, "cpu", 0),
+    ],
+)
+def test_replicas_have_gpus_where_the_cluster_has_enough(
+    folder: Path,
+    gpus: float,
+    options: dict[str, Any],
+    device: str,
+    expected: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ray hides GPUs from a replica that asks for none."""
+    ray = FakeRay()
+    ray.cluster_resources = lambda: {"CPU": 8.0} | ({"GPU": gpus} if gpus else {})
+    bound: list[LoadOptions] = []
+    ray.bind = lambda options, limits: bound.append(options)
+    monkeypatch.setattr(ray_app, "start_ray", lambda **resources: ray)
+    loading = LoadOptions(sources=(Source(name="tiny", folder=str(folder)),), **options)
+    service, load = open_service(
+        Cluster(max_replicas=2), loading, access=Access(host="127.0.0.1"), limits=Limits()
+    )
+    monkeypatch.setattr(ray_app, "load_models", lambda options: None)
+    try:
+        load()
+    finally:
+        service.close()
+    assert ray.asked["ray_actor_options"]["num_gpus"] == expected
+    assert bound[0].device == device
 
 
 def test_replicas_that_do_not_start_are_explained(

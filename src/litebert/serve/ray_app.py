@@ -48,6 +48,7 @@ class Cluster:
     cpus: int = 1
     """Processors of each replica."""
     gpus: int = 0
+    """GPUs of each replica."""
     name: str = "litebert"
     """Of the application on the cluster."""
 
@@ -250,6 +251,12 @@ def open_service(
 ) -> tuple[Service, Callable[[], Models]]:
     """A service whose models compute on a cluster, and what opens them."""
     ray = start_ray(num_cpus=cluster.most * cluster.cpus, log_to_driver=True)
+    if options.device == "auto":
+        # Ray hides GPUs from a replica that asks for none, and the replica would not notice
+        gpus = ray.cluster_resources().get("GPU", 0)
+        has_gpus = options.engine in ("auto", "torch") and gpus >= cluster.most
+        cluster = replace(cluster, gpus=int(has_gpus))
+        options = options if has_gpus else replace(options, device="cpu")
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
     metrics = Metrics()
     scheduler = RayScheduler(metrics, queue_tokens=limits.queue_tokens)
