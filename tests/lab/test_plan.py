@@ -186,6 +186,24 @@ def test_speed_is_timed_once_more_with_two_ranks(tmp_path: Path, inputs: StudyIn
     assert two.startswith("torch.distributed.run --standalone --nproc-per-node 2 -m litebert.cli")
 
 
+@pytest.mark.parametrize(
+    ("device", "gpus", "expected"),
+    [("auto", 2, 2), ("auto", 1, 1), ("cuda:1", 2, 1), ("cpu", 1, 2), ("auto", 0, 2)],
+)
+def test_two_ranks_are_timed_where_each_has_a_device(
+    tmp_path: Path,
+    inputs: StudyInputs,
+    device: str,
+    gpus: int,
+    expected: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpus > 0)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
+    jobs = plan("speed", tmp_path, replace(inputs, device=device))
+    assert len(jobs["bert-base-seed0"].commands) == expected
+
+
 def test_more_data_is_asked_for_and_has_the_same_vocabulary(
     tmp_path: Path, inputs: StudyInputs
 ) -> None:

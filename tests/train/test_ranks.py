@@ -147,6 +147,19 @@ def test_bfloat16_is_chosen_on_gpus_that_have_it(
     assert Runtime.start().dtype is dtype
 
 
+def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    for name, value in {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(
+        ConfigError,
+        match="rank 3 wants cuda:1, and the GPUs that torch sees here are 1; start as many "
+        "processes as there are GPUs, or use --device cpu",
+    ):
+        Runtime.start()
+
+
 def test_ranks_that_see_different_snapshots_are_refused(
     shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,6 +125,18 @@ def run_folder(row: Row, seed: int) -> str:
     return f"{row.slug}-seed{seed}"
 
 
+def _has_device_for(ranks: int, device: str) -> bool:
+    """Whether so many ranks can be started: each has a GPU of its own, or all share a CPU's
+    cores."""
+    if device == "cpu":
+        return True
+    import torch
+
+    return not torch.cuda.is_available() or (
+        device in ("auto", "cuda") and torch.cuda.device_count() >= ranks
+    )
+
+
 class _Planner:
     def __init__(
         self, study: Study, scale: str, out: Path, inputs: StudyInputs, seeds: int
@@ -247,7 +259,7 @@ class _Planner:
         rehearsal = [*words, "--dry-run", "--json"]
         if self.study.kind == "speed":
             timed = [Command(rehearsal, output=SPEED)]
-            if self.scale.ranks > 1:
+            if self.scale.ranks > 1 and _has_device_for(self.scale.ranks, self.inputs.device):
                 ranks = ["--standalone", "--nproc-per-node", str(self.scale.ranks)]
                 launcher = ["torch.distributed.run", *ranks, "-m"]
                 timed.append(Command([*launcher, *rehearsal], output=SPEED_RANKS))

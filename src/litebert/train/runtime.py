@@ -92,6 +92,11 @@ class Runtime:
                 f"device is {shorten(device)}, and torch sees no GPU here; use --device cpu, or "
                 "see litebert doctor"
             )
+        if device == "cuda" and local >= (count := torch.cuda.device_count()):
+            raise ConfigError(
+                f"rank {rank} wants cuda:{local}, and the GPUs that torch sees here are {count}; "
+                "start as many processes as there are GPUs, or use --device cpu"
+            )
         try:
             target = torch.device(f"cuda:{local}" if device == "cuda" else device)
             if cuda:
