@@ -3,7 +3,7 @@ reads static memory alone, as a replayed graph does, learns it too.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,14 @@ from litebert.train.finetune.job import COMPILE_TOKENS, FinetuneJob
 from litebert.train.finetune.run import Finetuning
 from litebert.train.graphs import WARM, Graphs, Recorded
 from litebert.train.runtime import Runtime
-from tests.helpers.finetuning import CPU, ready, recipe, source
+from tests.helpers.finetuning import CPU, TASKS, ready, recipe, source
 
 KINDS = ["classify", "multilabel", "regress", "choose", "answer", "tag"]
+CASES: list[tuple[str, dict[str, Any]]] = [
+    *((kind, {}) for kind in KINDS),
+    ("classify", {"exits": "each"}),
+    ("classify", {"class_weights": "balanced"}),
+]
 PLAIN = {"encoder_dropout": 0.0, "head_dropout": 0.0, "steps": 8, "microbatch_tokens": 4096}
 
 
@@ -74,30 +79,33 @@ def losses_of(training: Finetuning, folder: Path) -> list[float]:
 
 def make(kind: str, **changes: Any) -> Finetuning:
     wish = recipe(kind, **PLAIN | changes)
-    return Finetuning(wish, ready(kind), source(), CPU, say=pytest.fail)
+    prepared = ready(kind)
+    if "class_weights" in changes:  # the examples are balanced
+        prepared = replace(prepared, class_weights=np.linspace(0.5, 1.5, len(TASKS[kind].labels)))
+    return Finetuning(wish, prepared, source(), CPU, say=pytest.fail)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "changes"), CASES)
 def test_packed_batches_learn_what_padded_ones_do(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    padded = losses_of(make(kind), tmp_path / "padded")
+    padded = losses_of(make(kind, **changes), tmp_path / "padded")
     monkeypatch.setattr(finetune, "can_pack", lambda *_: True)
-    packed = make(kind)
+    packed = make(kind, **changes)
     assert packed.job.pack
     assert packed.graphs is None
     assert losses_of(packed, tmp_path / "packed") == pytest.approx(padded, rel=1e-3)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "changes"), CASES)
 def test_a_replayed_pass_reads_static_memory_alone(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(finetune, "can_pack", lambda *_: True)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
-    plain = losses_of(make(kind, steps=16), tmp_path / "plain")
-    training = make(kind, steps=16)
+    plain = losses_of(make(kind, steps=16, **changes), tmp_path / "plain")
+    training = make(kind, steps=16, **changes)
     graphs = PretendedGraphs(training.job, training.learner.working.model, pytest.fail)
     training.learner.passes = graphs
     # the gradients of a float32 master are the recorded ones themselves, which the optimizer's
