@@ -36,7 +36,6 @@ from tests.helpers.pretraining import (
 )
 from tests.helpers.task_examples import made_card
 from tests.train.test_finetune_packed import PretendedGraphs, keep_apart
-from tests.train.test_switches import SWITCHES, Killed
 
 RTD: dict[str, Any] = {"objective": "rtd", "generator_layers": 1, "detection_weight": 10.0}
 
@@ -94,24 +93,6 @@ def test_other_ties_run_through_all_stages_and_resume(
         train(recipe, shards, tmp_path / "run", at=signalled(full.calls // 2))
     train(recipe, shards, tmp_path / "run")
     assert_same_run(tmp_path / "run", tmp_path / "whole")
-
-
-@pytest.mark.parametrize("name", ["all", "bands"])
-def test_a_killed_run_of_other_encoders_ends_as_if_it_had_not_been(
-    shards: Path, tmp_path: Path, name: str
-) -> None:
-    settings = RTD | {"generator_layers": 2, "steps": 4, "evaluate_every": 2, "save_every": 2}
-    recipe = tiny_recipe(**settings, encoder=SWITCHES[name])
-    calls = train(recipe, shards, tmp_path / "whole").calls
-
-    def kill(number: int) -> None:
-        if number == calls * 3 // 4:
-            raise Killed
-
-    with pytest.raises(Killed):
-        train(recipe, shards, tmp_path / "killed", at=kill)
-    train(recipe, shards, tmp_path / "killed")
-    assert_same_run(tmp_path / "killed", tmp_path / "whole")
 
 
 @pytest.mark.parametrize("settings", [{"checkpoint_every": 1}, {"generator_size": 16}])

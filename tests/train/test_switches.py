@@ -60,7 +60,8 @@ KILLED: list[tuple[str, dict[str, Any]]] = [
     ("unshared", {"order": "none"}),
     ("all", {"objective": "rtd"}),
     ("adapters", {"objective": "rtd", "generator_tie": "all"}),
-    ("bands", {"objective": "rtd", "generator_tie": "none", "order": "none"}),
+    ("bands", {"objective": "rtd", "generator_layers": 2}),
+    ("cycle", {"objective": "rtd", "generator_tie": "none", "order": "none"}),
 ]
 """Every switch of an encoder, and those of a recipe that change what is computed."""
 
