@@ -307,6 +307,32 @@ def test_foreign_shards_are_not_touched(
     assert (tmp_path / "00000.tokens.npy").read_bytes() == b"precious"
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("name", ["tokenizer", "quarantine.jsonl"])
+def test_what_no_build_wrote_is_not_replaced(
+    name: str, overwrite: bool, tokenizer: Path, tmp_path: Path
+) -> None:
+    write_text(tmp_path / "a.txt", made_documents(5))
+    mine = tmp_path / ("tokenizer/notes.txt" if name == "tokenizer" else name)
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("{}")
+    before = contents(tmp_path)
+    with pytest.raises(
+        DataError, match=f"holds {name}, which no build wrote .*; name another folder, or move"
+    ):
+        small_build([tmp_path / "a.txt"], tokenizer, tmp_path, overwrite=overwrite)
+    assert contents(tmp_path) == before
+
+
+def test_a_tokenizer_may_lie_in_the_folder_of_its_shards(tokenizer: Path, tmp_path: Path) -> None:
+    corpus = write_text(tmp_path / "a.txt", made_documents(5))
+    Tokenizer.load(tokenizer).save(tmp_path / "out" / "tokenizer")
+    (tmp_path / "out" / "tokenizer" / "notes.txt").write_text("mine")
+    for changes in ({}, {"split": "lines", "overwrite": True}):
+        small_build([corpus], tmp_path / "out" / "tokenizer", tmp_path / "out", **changes)  # type: ignore[arg-type]
+        assert (tmp_path / "out" / "tokenizer" / "notes.txt").read_text() == "mine"
+
+
 BAD = b"Good one.\nbad \xff line\n\nGood two.\nbad \0 line\n"
 
 

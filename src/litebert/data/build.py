@@ -124,8 +124,9 @@ def build_shards(
             with open_runner(options.runner, recipe, options.workers) as run:
                 records = list(assembler.shards(run))
             _check_unchanged(files, signs)
-            loaded.save(journal.folder / "tokenizer.tmp")
-            publish(journal.folder / "tokenizer.tmp", folder / TOKENIZER_FOLDER)
+            if not journal.has_tokenizer(plan):
+                loaded.save(journal.folder / "tokenizer.tmp")
+                publish(journal.folder / "tokenizer.tmp", folder / TOKENIZER_FOLDER)
             _gather_quarantine(journal, len(records))
             write_json(folder / INDEX_FILE, _index(plan, records), indent=1)
         journal.end()

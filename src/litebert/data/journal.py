@@ -14,7 +14,7 @@ from litebert.checks import clip
 from litebert.data.chunks import CorpusFile
 from litebert.data.encode import CorpusPosition, EncoderRecipe, token_dtype
 from litebert.data.shards import FORMAT, INDEX_FILE, PARTS, TOKENIZER_FOLDER, VERSION, read_index
-from litebert.errors import DataError
+from litebert.errors import DataError, LitebertError
 from litebert.files import read_bytes, remove_leftovers, sha256, write_json
 from litebert.text.tokenizer import Tokenizer
 
@@ -96,6 +96,8 @@ class Journal:
     def begin(self, plan: Record, *, overwrite: bool) -> None:
         """Prepare the work folder for `plan`; refuse files of another plan, unless `overwrite`."""
         wrong = self.obstacles(plan)
+        if not wrong:
+            self._check_foreign(plan)
         if wrong and not overwrite:
             more = [f"and {len(wrong) - 5} more"] if len(wrong) > 5 else []
             shown = "; ".join([*wrong[:5], *more])
@@ -104,7 +106,7 @@ class Journal:
                 "--overwrite"
             )
         if wrong:
-            self._clear()
+            self._clear(plan)
         self.folder.mkdir(parents=True, exist_ok=True)
         for name in (INDEX_FILE, QUARANTINE_FILE):
             remove_leftovers(self.out, name)
@@ -129,14 +131,38 @@ class Journal:
                     return [f"{path.name} cannot be read: {type(error).__name__}"]
         return ["shards without an index"] if any(self.out.glob("[0-9]*.*.npy")) else []
 
-    def _clear(self) -> None:
-        """Remove what builds write, the index first; other files stay."""
+    def has_tokenizer(self, plan: Record) -> bool:
+        """Whether the folder's tokenizer is the plan's, which is then left as it is."""
+        try:
+            tokenizer = Tokenizer.load(self.out / TOKENIZER_FOLDER)
+        except LitebertError:
+            return False
+        return tokenizer.fingerprint == plan["tokenizer"]
+
+    def _check_foreign(self, plan: Record) -> None:
+        """Refuse to replace what no build wrote, where none has begun: --overwrite is about
+        shards."""
+        if (self.out / INDEX_FILE).exists() or (self.folder / _PLAN_FILE).exists():
+            return
+        names = [name for name in (TOKENIZER_FOLDER, QUARANTINE_FILE) if (self.out / name).exists()]
+        if TOKENIZER_FOLDER in names and self.has_tokenizer(plan):
+            names.remove(TOKENIZER_FOLDER)
+        if names:
+            raise DataError(
+                f"{self.out} holds {' and '.join(names)}, which no build wrote and this one would "
+                "replace; name another folder, or move that away"
+            )
+
+    def _clear(self, plan: Record) -> None:
+        """Remove what builds write; other files stay. The index goes first, and arrays that show a
+        killed process's work late."""
         (self.out / INDEX_FILE).unlink(missing_ok=True)
+        (self.out / QUARANTINE_FILE).unlink(missing_ok=True)
+        if not self.has_tokenizer(plan):
+            shutil.rmtree(self.out / TOKENIZER_FOLDER, ignore_errors=True)
         for array_name in PARTS:
             for path in self.out.glob(f"[0-9]*.{array_name}.npy"):
                 path.unlink()
-        (self.out / QUARANTINE_FILE).unlink(missing_ok=True)
-        shutil.rmtree(self.out / TOKENIZER_FOLDER, ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def find(self, number: int, start: CorpusPosition) -> Record | None:
