@@ -361,6 +361,24 @@ def test_wrong_wishes_are_answered_in_one_sentence(
     assert re.search(message, capsys.readouterr().err)
 
 
+@pytest.mark.parametrize("seeds", ["1", "2"])
+@pytest.mark.parametrize("name", ["final/notes.txt", "snapshots/photo.jpg", "metrics.jsonl"])
+def test_files_that_no_run_wrote_are_not_replaced(
+    name: str,
+    seeds: str,
+    model: Path,
+    rte: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    assert finetune("rte", model, rte, tmp_path, "--steps", "1", "--seeds", seeds) == 2
+    expected = f"holds {Path(name).parts[0]} and no recipe.json of a run, so nothing there"
+    assert expected in capsys.readouterr().err
+    assert (tmp_path / name).read_text() == "mine"
+
+
 def test_a_folder_of_another_run_is_refused(
     model: Path, rte: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

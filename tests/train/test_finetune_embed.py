@@ -82,6 +82,13 @@ def tune(out: Path, wish: EmbedRecipe | None = None, **changes: Any) -> EmbedTun
     return tuning
 
 
+def test_files_that_no_run_wrote_are_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_text("mine")
+    with pytest.raises(ConfigError, match=r"holds result\.json and no recipe\.json of a run"):
+        tune(tmp_path)
+    assert (tmp_path / "result.json").read_text() == "mine"
+
+
 def of_relation(relation: str) -> Units:
     draw = np.random.default_rng(3)
     if relation == "contrast":

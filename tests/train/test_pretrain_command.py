@@ -125,6 +125,15 @@ def test_a_changed_recipe_is_refused_with_the_difference(
     assert (finished / "status.json").read_text() == before  # the run that is there is left alone
 
 
+def test_files_that_no_run_wrote_are_not_replaced(
+    shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "snapshots").mkdir()
+    assert pretrain(shards, tmp_path) == 2
+    assert "holds snapshots and no recipe.json of a run" in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} <= {"snapshots", ".lock"}
+
+
 def test_a_recipe_edited_in_the_runs_own_folder_is_refused(
     finished: Path, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,6 +21,11 @@ from litebert.recipes import Recipe, difference
 if TYPE_CHECKING:
     from litebert.train.runtime import Runtime
 
+_WRITTEN = (
+    *("metrics.jsonl", "status.json", "snapshots", "best", "final"),
+    *("result.json", "summary.json", "dev_predictions.jsonl"),
+)
+"""What a run replaces or deletes in its folder."""
 _EXACT = ("device", "dtype", "world_size", "threads", "packages")
 """What rounding depends on: a run that resumes elsewhere learns the same, and not bit for bit."""
 
@@ -121,14 +126,27 @@ def claim(
                 f"take its own recipe (--recipe {folder.recipe}), or undo: " + "; ".join(differing)
             )
         changes = _environment_changes(folder, here)
-    elif runtime.is_main:
-        write_json(folder.environment, here)
-        record = {"recipe": recipe.to_dict(), "inputs": dict(inputs), "id": secrets.token_hex(8)}
-        write_json(folder.recipe, record)  # last: it marks the folder
+    else:
+        check_unused(folder.path)
+        if runtime.is_main:
+            write_json(folder.environment, here)
+            record = {"recipe": recipe.to_dict(), "inputs": dict(inputs)}
+            # last: it marks the folder
+            write_json(folder.recipe, record | {"id": secrets.token_hex(8)})
     runtime.wait()
     # absent where a rank does not see the same folder, which `Run` reports
     folder.run_id = read_record(folder.recipe).get("id") if folder.recipe.exists() else None
     return changes
+
+
+def check_unused(path: Path) -> None:
+    """Refuse a folder without a run that holds files by the names of a run's."""
+    names = [name for name in _WRITTEN if (path / name).exists()]
+    if names:
+        raise ConfigError(
+            f"{path} holds {', '.join(names)} and no recipe.json of a run, so nothing there is "
+            "replaced; choose another --out"
+        )
 
 
 def differences(

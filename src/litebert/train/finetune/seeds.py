@@ -21,7 +21,7 @@ from litebert.tasks.tables.columns import TableOptions
 from litebert.tasks.task import TaskData
 from litebert.train.finetune.prepare import Prepared, prepare, tokenizer_of, unknown_tokens
 from litebert.train.finetune.run import Finetuning, result_of
-from litebert.train.folder import RunFolder, read_record, stored_threads
+from litebert.train.folder import RunFolder, check_unused, read_record, stored_threads
 from litebert.train.run import RunResult, Say, to_stderr
 from litebert.train.runtime import Place, Runtime, is_main_rank
 
@@ -120,6 +120,8 @@ def train_seeds(
     out = Path(out)
     if RunFolder(out).recipe.exists():
         raise ConfigError(f"{out} holds a run of one seed; choose another --out for several")
+    if not (out / "seed-0").exists():
+        check_unused(out)
     say = say if runtime.is_main else lambda message: None
     results: list[dict[str, Any]] = []
     diverged: DivergedError | None = None
