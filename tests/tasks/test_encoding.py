@@ -2,6 +2,7 @@
 never a silent loss of rows."""
 
 import csv
+import gzip
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def test_another_encoding_is_named_by_the_user(tmp_path: Path) -> None:
         list(read_rows(path))
     with pytest.raises(DataError, match=r"in another encoding, or name it with --encoding; fix it"):
         list(read_rows(path, encoding="auto"))
-    with pytest.raises(DataError, match=r"the file is not ascii .*; name another --encoding"):
+    with pytest.raises(DataError, match=r"is not ascii .*, or name it with --encoding; fix it"):
         list(read_rows(path, encoding="ascii"))
     with pytest.raises(ConfigError, match="there is no text encoding 'latin-99'; usual ones are"):
         TableOptions(encoding="latin-99")
@@ -64,6 +65,43 @@ def test_a_few_damaged_lines_are_no_encoding(tmp_path: Path) -> None:
     assert (bad.count, bad.reading_notes) == (4, [])
 
 
+def test_a_byte_that_the_encoding_does_not_have_costs_its_line_alone(tmp_path: Path) -> None:
+    path = write_mails(tmp_path, "cp1252", ".tsv")
+    lines = path.read_bytes().splitlines(keepends=True) * 20  # beyond what is guessed from
+    lines[7_000] = "quoted “in UTF-8”\tVertrag\r\n".encode()
+    path.write_bytes(b"".join(lines))
+    bad = BadRows("skip")
+    assert len(list(read_rows(path, bad=bad))) == len(lines) - 2
+    assert bad.count == 1
+    assert "line 7001: byte 0x9d at byte " in bad.first
+    bad.check_share(len(lines), 0.1)
+
+
+def test_a_table_that_breaks_off_is_not_cut_silently(tmp_path: Path) -> None:
+    packed = gzip.compress(write_mails(tmp_path, "utf-8").read_bytes())
+    path = tmp_path / "half.csv.gz"
+    path.write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(DataError, match=r"all that follows would be left out: .*--max-bad-rows 1$"):
+        open_task("classify", path, options=TableOptions(bad_rows="skip"))
+    data = open_task("classify", path, options=TableOptions(bad_rows="skip", max_bad_rows=1))
+    assert 10 < sum(map(len, data.splits.values())) < 400
+
+
+@pytest.mark.parametrize(
+    ("encoding", "message"),
+    [
+        ("utf-16", r"is not utf-16 \(.*BOM\); name another --encoding, .* such as utf-16-le"),
+        ("punycode", r"is not punycode \(.*\); name another --encoding"),
+    ],
+)
+def test_a_wrong_encoding_is_named(encoding: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("Grüße aus Köln\n".encode("utf-16-le"))
+    with pytest.raises(DataError, match=message):
+        list(read_rows(path, encoding=encoding))
+    assert [row["text"] for _, row in read_rows(path, encoding="utf-16-le")] == ["Grüße aus Köln"]
+
+
 @pytest.mark.parametrize("policy", ["skip", "quarantine"])
 def test_more_than_a_tenth_of_the_rows_is_not_left_out(tmp_path: Path, policy: str) -> None:
     path = write_mails(tmp_path, "cp1252")
@@ -76,3 +114,15 @@ def test_more_than_a_tenth_of_the_rows_is_not_left_out(tmp_path: Path, policy: s
     options = TableOptions(**lost, max_bad_rows=1)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="the only label is"):  # all that is left is "Vertrag"
         open_task("classify", path, options=options)
+
+
+@pytest.mark.parametrize("task", ["classify", "sst2"])
+def test_the_rows_of_each_split_are_counted_on_their_own(task: str, tmp_path: Path) -> None:
+    column = "label" if task == "classify" else "sentence"
+    good = [f"good film {number}\t{number % 2}" for number in range(1000)]
+    bad = [f"bad\x00\tfilm\t{number}" for number in range(90)]
+    for split, lines in (("train", good), ("dev", good[:10] + bad)):
+        header = "text\tlabel" if column == "label" else "sentence\tlabel"
+        (tmp_path / f"{split}.tsv").write_text("\n".join([header, *lines]))
+    with pytest.raises(DataError, match=r"90 of 100 rows would .*; the first: .*dev\.tsv, line 12"):
+        open_task(task, tmp_path, options=TableOptions(bad_rows="skip"))

@@ -17,11 +17,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from litebert.data.bad_rows import BadRows
+from litebert.data.bad_rows import BadRows, Location
 from litebert.errors import ConfigError, DataError, LitebertError
 from litebert.tasks.registry import OWN, TableOptions, open_task
 from litebert.tasks.tables import rows
 from litebert.tasks.tables.rows import read_rows
+from tests.helpers.full_disk import full_disk
 
 ROWS = [
     {"text": 'He said "no", twice.', "label": "a"},
@@ -277,6 +278,18 @@ def test_a_users_file_is_no_quarantine(tmp_path: Path) -> None:
         with BadRows("quarantine", kept) as bad:
             list(read_rows(path, bad=bad))
         assert len(kept.read_text().splitlines()) == 2
+
+
+def test_a_disk_that_is_full_at_the_end_of_a_quarantine(tmp_path: Path) -> None:
+    bad = BadRows("quarantine", tmp_path / "kept.jsonl")
+    bad.add(Location("a.tsv", 1), "reason", "row")  # waits in a buffer
+    with (
+        full_disk(),
+        pytest.raises(DataError, match=r"kept\.jsonl: bad rows .* \(File too large\)"),
+    ):
+        bad.close()
+    assert not list(tmp_path.iterdir())
+    bad.close()
 
 
 def test_a_quarantine_that_cannot_be_written(tmp_path: Path) -> None:

@@ -81,6 +81,8 @@ class BadRows:
                 "bad rows are to be copied, and no file for them is named; add --quarantine FILE"
             )
         self.policy, self.count, self.first = policy, 0, ""
+        self._broken_off = ""
+        self._num_checked, self._first_unchecked = 0, ""
         self.reading_notes: list[str] = []
         """What a user should know about how files were read."""
         self._alternatives = alternatives
@@ -89,8 +91,11 @@ class BadRows:
         self._lock = ExitStack()
         self._file: IO[str] | None = None
 
-    def add(self, location: Location, reason: str, row: object = "") -> None:
-        """Raise DataError, count the row, or count and copy it, as the policy says."""
+    def add(
+        self, location: Location, reason: str, row: object = "", *, breaks_off: bool = False
+    ) -> None:
+        """Raise DataError, count the row, or count and copy it, as the policy says. What follows a
+        row where the file `breaks_off` is lost, too."""
         message = f"{location.in_full()}: {reason}"
         if self.policy == "error":
             raise DataError(
@@ -98,24 +103,30 @@ class BadRows:
             )
         self.count += 1
         self.first = self.first or message
+        self._first_unchecked = self._first_unchecked or message
+        self._broken_off = self._broken_off or (message if breaks_off else "")
         if self.policy == "quarantine":
             try:
                 self._write(location, reason, row)
             except OSError as error:
-                raise DataError(
-                    f"{self._path}: bad rows cannot be written there ({error.strerror}); make "
-                    "room, or name another file"
-                ) from error
+                raise self._unwritable(error) from error
 
     def check_share(self, num_good: int, max_share: float) -> None:
-        """DataError where more than `max_share` of the rows, and at least ten, were left out."""
-        share = self.count / max(self.count + num_good, 1)
-        if self.count >= _FEW and share > max_share:
+        """DataError where more than `max_share` of the rows since the last check, and at least ten,
+        were left out, or an unknown number because a file breaks off."""
+        if self._broken_off and max_share < 1:
             raise DataError(
-                f"{self.count:,} of {self.count + num_good:,} rows would be left out, more than "
-                f"{max_share:.0%}; the first: {self.first}; repair the file, or allow it with "
-                "--max-bad-rows 1"
+                f"{self._broken_off}; all that follows would be left out: repair the file, or "
+                "allow it with --max-bad-rows 1"
             )
+        num_bad = self.count - self._num_checked
+        if num_bad >= _FEW and num_bad > max_share * (num_bad + num_good):
+            raise DataError(
+                f"{num_bad:,} of {num_bad + num_good:,} rows would be left out, more than "
+                f"{max_share:.0%}; the first: {self._first_unchecked}; repair the file, or allow "
+                "it with --max-bad-rows 1"
+            )
+        self._num_checked, self._first_unchecked = self.count, ""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -132,19 +143,29 @@ class BadRows:
     def close(self, *, failed: bool = False) -> None:
         """Publish the quarantine file, if there is one; remove it where the reading `failed`."""
         if self._file is not None:
-            self._file.close()
-            if failed:
+            file, self._file = self._file, None
+            try:
+                with self._lock, file:
+                    if not failed:
+                        file.close()  # may find the disk full
+                        publish(self._temporary, self._path)
+            except OSError as error:
+                if not failed:
+                    raise self._unwritable(error) from error
+            finally:
                 self._temporary.unlink(missing_ok=True)
-            else:
-                publish(self._temporary, self._path)
-            self._lock.close()
-            self._file = None
 
     def __enter__(self) -> "BadRows":
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.close(failed=error is not None)
+
+    def _unwritable(self, error: OSError) -> DataError:
+        return DataError(
+            f"{self._path}: bad rows cannot be written there ({error.strerror}); make room, or "
+            "name another file"
+        )
 
     def _write(self, location: Location, reason: str, row: object) -> None:
         if self._file is None:

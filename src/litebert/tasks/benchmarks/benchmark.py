@@ -95,7 +95,7 @@ def open_benchmark(
                         f"{paths[0]}: there is no usable example for {split} of "
                         f"{benchmark.task.name}"
                     )
-        bad.check_share(sum(map(len, examples.values())), options.max_bad_rows)
+                bad.check_share(len(examples[split]), options.max_bad_rows)
     notes = bad.notes
     if cut_fraction and "dev" in examples:
         train, dev = cut(examples["dev"], cut_fraction, benchmark.group, seed=options.cut_seed)

@@ -104,7 +104,7 @@ class _Record(NamedTuple):
 
 def _lines(path: str, bad: BadRows, encoding: str | None) -> Iterator[_Line]:
     """All lines; where the file breaks off is reported to `bad`."""
-    number = 0
+    number, name = 0, encoding if encoding and encoding != "auto" else "UTF-8"
     try:
         for number, line in enumerate(_raw_lines(path, bad, encoding), 1):
             location = Location(path, number)
@@ -116,20 +116,22 @@ def _lines(path: str, bad: BadRows, encoding: str | None) -> Iterator[_Line]:
             except UnicodeDecodeError as error:
                 byte = line[error.start : error.start + 1].hex()
                 wrong = (
-                    f"byte 0x{byte} at byte {error.start + 1} of the line is not UTF-8 "
+                    f"byte 0x{byte} at byte {error.start + 1} of the line is not {name} "
                     f"({error.reason}); {_advice(encoding)}"
                 )
                 text = line.decode(errors="surrogateescape")
             yield _Line(location, text, wrong)
+        if not number:
+            bad.add(Location(path, 1), "the file is empty")
     except DamagedError as error:
-        bad.add(Location(path, number + 1), str(error))
+        bad.add(Location(path, number + 1), str(error), breaks_off=True)
 
 
 def _raw_lines(path: str, bad: BadRows, encoding: str | None) -> Iterator[bytes | None]:
     """Lines in UTF-8 without their ends or a byte-order mark; None for one over MAX_ROW_BYTES.
 
-    DamagedError where the file breaks off or is empty, or where another encoding than UTF-8 has no
-    such bytes.
+    Bytes that the file's encoding does not have stay, which are not UTF-8 either. DamagedError
+    where the file breaks off, or where its encoding cannot be decoded past such bytes.
     """
     rest, is_first, is_long = b"", True, False
     for chunk in _utf8_chunks(path, bad, encoding):
@@ -141,8 +143,6 @@ def _raw_lines(path: str, bad: BadRows, encoding: str | None) -> Iterator[bytes 
             is_long = False
         if len(rest) > MAX_ROW_BYTES:
             rest, is_long = b"", True
-    if is_first:
-        raise DamagedError("the file is empty")
     if rest or is_long:
         yield None if is_long else rest.removesuffix(b"\r")
 
@@ -160,17 +160,19 @@ def _utf8_chunks(path: str, bad: BadRows, encoding: str | None) -> Iterator[byte
                     f"{advice}"
                 )
         is_utf8 = codecs.lookup(encoding).name == "utf-8"
-        decoder = codecs.getincrementaldecoder(encoding)()
+        decoder = codecs.getincrementaldecoder(encoding)("surrogateescape")
         try:
             while chunk:
-                yield chunk if is_utf8 else decoder.decode(chunk).encode(errors="surrogatepass")
+                yield chunk if is_utf8 else decoder.decode(chunk).encode(errors="surrogateescape")
                 chunk = b""  # one in memory at a time
                 chunk = stream.read(CHUNK_BYTES)
             if not is_utf8:
-                yield decoder.decode(b"", final=True).encode()
-        except UnicodeDecodeError as error:
+                yield decoder.decode(b"", final=True).encode(errors="surrogateescape")
+        except UnicodeError as error:
+            reason = str(getattr(error, "reason", error))
+            order = ", with its byte order, such as utf-16-le" if "BOM" in reason else ""
             raise DamagedError(
-                f"the file is not {encoding} ({error.reason}); name another --encoding"
+                f"the file is not {encoding} ({reason}); name another --encoding{order}"
             ) from error
 
 
@@ -223,7 +225,7 @@ def _parquet_rows(path: str, bad: BadRows) -> Iterator[tuple[Location, Row]]:
             else:
                 yield location, row
     except DamagedError as error:
-        bad.add(Location(path, number + 1, "row"), str(error))
+        bad.add(Location(path, number + 1, "row"), str(error), breaks_off=True)
 
 
 def _tsv_records(path: str, bad: BadRows, encoding: str | None) -> Iterator[_Record]:

@@ -98,7 +98,6 @@ class _Reader:
         self.labels = Labels(kind, options, head)
         self.notes: list[str] = []
         self._has_learned = False
-        self._num_examples = 0
 
     def read(self, sources: Sequence[Source], split: str, bad: BadRows) -> list[TaskExample]:
         examples = [
@@ -112,8 +111,7 @@ class _Reader:
                 f"{sources[0]}: there is no row to "
                 f"{'train on' if split == 'train' else 'score'}{skipped}"
             )
-        self._num_examples += len(examples)
-        bad.check_share(self._num_examples, self.options.max_bad_rows)
+        bad.check_share(len(examples), self.options.max_bad_rows)
         if not self._has_learned and split != "test":
             # train comes first: labels that only other splits have are unknown
             examples = self.labels.learn(examples, str(sources[0]))
