@@ -1,11 +1,13 @@
 """`litebert data show` says what stands there, what was masked, and the order in words."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from litebert import cli
 from litebert.commands.data import show
 from litebert.data.batch import Batch
 from litebert.data.show import describe
@@ -92,6 +94,19 @@ def test_text_names_each_example(folder: Path, capsys: pytest.CaptureFixture[str
     printed = capsys.readouterr().out
     assert printed.count("[CLS]") == 4
     assert printed.count("masked ·") == 4
+
+
+@pytest.mark.parametrize("part", ["tokens", "sentences", "documents"])
+def test_damaged_shards_are_not_shown(
+    part: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(folder, tmp_path / "shards")
+    [path] = (tmp_path / "shards").glob(f"*.{part}.npy")
+    data = bytearray(path.read_bytes())
+    data[-20] ^= 1
+    path.write_bytes(data)
+    assert cli.run(["data", "show", str(tmp_path / "shards")]) == 3
+    assert f".{part}.npy" in capsys.readouterr().err
 
 
 def test_count_is_checked(folder: Path) -> None:

@@ -3,6 +3,7 @@ text itself, for our folders and Hugging Face's."""
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,14 @@ def test_bad_rows_can_be_skipped_and_are_noted(model: Predictor, tmp_path: Path)
     scores = score_masked(model.engine, rows, MaskedOptions(bad_rows="skip"))
     assert scores.num_documents == 2
     assert [note for note in scores.notes if "rows.jsonl, line 2" in note]
+
+
+def test_damaged_shards_are_not_scored(model: Predictor, shards: Path, tmp_path: Path) -> None:
+    shutil.copytree(shards, tmp_path / "shards")
+    damaged = tmp_path / "shards" / "00000.sentences.npy"
+    damaged.write_bytes(damaged.read_bytes().replace(b"\0\x01", b"\x01\0"))
+    with pytest.raises(DataError, match=r"sentences\.npy does not have the sha256"):
+        score_masked(model.engine, tmp_path / "shards", MaskedOptions())
 
 
 def test_wrong_settings_and_foreign_shards_are_refused(

@@ -21,6 +21,7 @@ from litebert.data.chunks import MAX_ROW_BYTES, find_files, ignored_files
 from litebert.data.corpus import CorpusOptions
 from litebert.data.runners import bound_heap
 from litebert.data.shard_writer import BuildProgress
+from litebert.data.shards import Shards
 from litebert.data.show import LEGEND, describe
 from litebert.data.spec import ExampleSpec, Split
 from litebert.data.stream import Stream
@@ -141,6 +142,7 @@ def show(
         mask_share=mask_share,
         random_share=random_share,
     )
+    Shards.open(folder, verify=True)
     stream = Stream.open(folder, spec, seed=seed, split=split)
     tokenizer = Tokenizer.load(stream.tokenizer_folder)
     num_examples = stream.num_examples(epoch)

@@ -231,7 +231,10 @@ def _shards(
 ) -> Iterator[tuple[Path, tuple[str, ...]]]:
     """A folder of shards in the model's vocabulary, and notes about how the text was read."""
     if (Path(data) / INDEX_FILE).is_file():
-        if Shards.open(Path(data)).tokenizer().fingerprint != engine.tokenizer.fingerprint:
+        if (
+            Shards.open(Path(data), verify=True).tokenizer().fingerprint
+            != engine.tokenizer.fingerprint
+        ):
             raise DataError(
                 f"the shards in {data} hold tokens of another vocabulary than the model's; give "
                 "the text that they were built from"
