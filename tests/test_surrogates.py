@@ -10,6 +10,7 @@ import pytest
 
 import litebert
 from litebert import cli
+from litebert.convert.folder import convert_folder
 from litebert.files import encode, to_json, write_file, write_json
 from litebert.recipes import FinetuneRecipe
 from litebert.testing import tiny_recipe, tiny_shards, tiny_tokenizer
@@ -112,3 +113,15 @@ def test_runs_reports_and_conversions_in_such_folders(folder: Path) -> None:
     assert cli.run([*command, "--out", str(vectors)]) == 0
     assert cli.run([*command, "--json"]) == 0
     assert cli.run(["fill", "a", "--model", str(folder / "none")]) in (2, 3)
+
+
+def test_labels_with_such_characters_are_converted_and_exported(tmp_path: Path) -> None:
+    labels = ("bad \ud800", "good", "é")
+    ours = save_model(tmp_path / "ours", "classify", labels=labels)
+    theirs = convert_folder(ours, tmp_path / "theirs").folder
+    back = convert_folder(theirs, tmp_path / "back").folder
+    out = tmp_path / "exported"
+    assert cli.run(["export", "--model", str(back), "--out", str(out), "--format", "onnx"]) == 0
+    for folder in (ours, theirs, back, out):
+        predictor = litebert.load(folder, device="cpu")
+        assert predictor.classify(["the sailor"])[0].probabilities.keys() == set(labels)

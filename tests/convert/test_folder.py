@@ -16,12 +16,13 @@ from safetensors.torch import load_file
 
 from litebert.cli import run
 from litebert.config import PRESETS, HeadConfig, ModelConfig
-from litebert.convert.folder import convert_folder
+from litebert.convert.folder import ConvertOptions, convert_folder
 from litebert.errors import ConversionError
 from litebert.loading import load_checkpoint
 from litebert.model.model import Model
 from litebert.storage.checkpoint import Checkpoint
 from litebert.text.tokenizer import Tokenizer
+from tests.helpers.full_disk import full_disk
 from tests.helpers.huggingface import foreign_model
 
 GOOGLE = Path(__file__).parent / "fixtures" / "google"
@@ -257,3 +258,12 @@ def test_the_manifest_beside_a_hugging_face_folder_is_verified(
     (theirs / "manifest.json").write_text('{"format": "litebert-fol')
     with pytest.raises(ConversionError, match="is damaged or of another kind"):
         load_checkpoint(theirs)
+
+
+@pytest.mark.parametrize("limit", [0, 2_000, 8_000])
+@pytest.mark.parametrize("weights", [None, "int8"])
+def test_a_full_disk_leaves_nothing(albert, tmp_path, weights, limit):
+    (tmp_path / "there").mkdir()
+    with full_disk(limit), pytest.raises(ConversionError, match=r"failed: .*File too large"):
+        convert_folder(albert, tmp_path / "there" / "x", options=ConvertOptions(weights=weights))
+    assert not list((tmp_path / "there").iterdir())

@@ -1,6 +1,7 @@
 """What goes wrong in a real fine-tuning, and what it may cost: chance, NaN, memory, a full disk;
 and what several seeds say."""
 
+import contextlib
 import errno
 import json
 import random
@@ -19,11 +20,22 @@ from litebert.recipes import OptimizerSpec
 from litebert.storage.checkpoint import Checkpoint
 from litebert.storage.snapshot import Snapshot, SnapshotStore
 from litebert.train.finetune import run as conclusion
+from litebert.train.finetune import seeds
 from litebert.train.finetune.evaluation import ChanceWatch
 from litebert.train.finetune.job import FinetuneJob
+from litebert.train.finetune.prepare import prepare, tokenizer_of
 from litebert.train.finetune.seeds import train_seeds
 from litebert.train.loop import BetweenSteps, Event
-from tests.helpers.finetuning import WatchedTuning, assert_same_tuning, ready, recipe, source, tune
+from tests.helpers.finetuning import (
+    WatchedTuning,
+    assert_same_tuning,
+    made,
+    ready,
+    recipe,
+    source,
+    tune,
+)
+from tests.helpers.full_disk import full_disk
 from tests.helpers.pretraining import CPU, essence, events, losses, signalled
 
 
@@ -370,6 +382,32 @@ def test_without_a_snapshot_to_go_back_to_it_begins_again(
     monkeypatch.setattr(SnapshotStore, "save", lambda self, snapshot: None)
     poisoned({3: 1}, recipe(max_skips=0, retries=1)).train(tmp_path, progress=False)
     assert result(tmp_path)["attempts"] == 2
+
+
+def test_a_disk_that_is_full_at_the_end_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wish = recipe(steps=2, calibrate=True)
+    prepared = prepare(wish, made("classify"), tokenizer_of(source(), ""))
+    with contextlib.ExitStack() as stack:
+
+        def fill(*args: Any) -> float:
+            stack.enter_context(full_disk(2000))
+            return 1.0
+
+        monkeypatch.setattr(conclusion, "fit_temperature", fill)
+        with pytest.raises(CheckpointError, match=r"could not be written: .*\(os error 27\); free"):
+            WatchedTuning(wish, prepared, source(), CPU).train(tmp_path, progress=False)
+    monkeypatch.undo()
+    WatchedTuning(wish, prepared, source(), CPU).train(tmp_path, progress=False)
+    assert result(tmp_path)["steps"] == 2
+
+    def full(*args: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(seeds, "_copy_checkpoint", full)
+    with pytest.raises(CheckpointError, match=r"run is at its end, but .*No space left on device"):
+        train_seeds(recipe(steps=1), ready("classify"), source(), CPU, tmp_path / "two", seeds=2)
 
 
 def test_several_seeds_have_a_median_a_spread_and_a_best(tmp_path: Path) -> None:

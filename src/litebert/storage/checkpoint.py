@@ -10,6 +10,7 @@ Snapshots, to resume from, are in snapshot.py.
 import hashlib
 import json
 import math
+import re
 import shutil
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from litebert.errors import CheckpointError, ConfigError
 from litebert.files import (
     MANIFEST,
     check_regular,
+    encode,
     read_bytes,
     read_json,
     utf8_path,
@@ -183,17 +185,29 @@ def check_finite(weights: Mapping[str, Tensor], source: str) -> None:
 def write_model(folder: Path, config: Mapping[str, Any], tensors: dict[str, Tensor]) -> None:
     """Write config.json and model.safetensors into a folder that the caller publishes."""
     text = json.dumps(config, indent=2, ensure_ascii=False)
-    (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
-    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    (folder / CONFIG).write_bytes(encode(text + "\n"))
+    save_tensors(tensors, folder / WEIGHTS, metadata={"format": "pt"})
     # safetensors makes the file readable by its owner alone
     shutil.copymode(folder / CONFIG, folder / WEIGHTS)
+
+
+def save_tensors(
+    tensors: dict[str, Tensor], file: Path, metadata: dict[str, str] | None = None
+) -> None:
+    """Write a file of tensors that share no memory; OSError where the system refuses."""
+    try:
+        save_file(tensors, file, metadata)
+    except SafetensorError as error:
+        # the system's error number is only in its text, and a full disk is not a bug
+        number = re.search(r"os error (\d+)", str(error))
+        raise (OSError(int(number[1]), str(error)) if number else error) from error
 
 
 def write_task(folder: Path, task: Mapping[str, Any] | None) -> None:
     """Write the task of a fine-tuned model into a folder that the caller publishes."""
     if task is not None:
         text = json.dumps(dict(task), indent=2, ensure_ascii=False, allow_nan=False)
-        (folder / TASK).write_text(text + "\n", encoding="utf-8")
+        (folder / TASK).write_bytes(encode(text + "\n"))
 
 
 def read_task(folder: Path) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -38,6 +38,7 @@ from litebert.files import (
     verify_folder,
     write_folder,
 )
+from litebert.storage.checkpoint import save_tensors
 
 FORMAT = "litebert-snapshot"
 VERSION = 1
@@ -243,12 +244,7 @@ def _save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
         shares = pointer in seen or plain.nbytes != plain.untyped_storage().nbytes()
         owned[name] = plain.clone() if shares else plain
         seen.add(pointer)
-    try:
-        save_file(owned, file)
-    except SafetensorError as error:
-        # the system's error number is only in its text, and a full disk is not a bug
-        number = re.search(r"os error (\d+)", str(error))
-        raise (OSError(int(number[1]), str(error)) if number else error) from error
+    save_tensors(owned, file)
 
 
 def _load_tensors(file: Path) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ import numpy as np
 from litebert.checks import shorten
 from litebert.config import ModelConfig
 from litebert.errors import ConfigError, DataError, MissingExtraError
-from litebert.files import to_json, write_folder
+from litebert.files import encode, to_json, write_folder
 from litebert.infer.cpu import weight_limit
 from litebert.infer.engines import open_export
 from litebert.infer.export.calibrate import measure_ranges
@@ -139,7 +139,7 @@ def write_export(
         source=source,
         lacks_generator=checkpoint.model.config.generator is not None,
     )
-    (folder / CONFIG).write_text(header_text(header, config), encoding="utf-8")
+    (folder / CONFIG).write_bytes(encode(header_text(header, config)))
     _write_graphs(folder, config, weights, quantization, options.runtime)
     if checkpoint.tokenizer is not None:
         checkpoint.tokenizer.save(folder, for_huggingface=False)

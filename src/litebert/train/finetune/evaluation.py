@@ -127,6 +127,18 @@ def _chance_loss(inputs: Inputs, weights: np.ndarray | None) -> float | None:
     return float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())
 
 
+@contextmanager
+def writing_result() -> Iterator[None]:
+    """Say of a full disk that nothing is lost by it."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(
+            f"the run is at its end, but its result could not be written: {error}; free some space "
+            "and give the same command again"
+        ) from error
+
+
 class BestCheckpoint:
     """A subscriber: keeps the best checkpoint so far on disk. One that cannot be written stays in
     memory and is tried again before each snapshot; what is not on the disk does not count for a
@@ -180,16 +192,11 @@ class BestCheckpoint:
             raise CheckpointError(
                 f"the run is at its end, but {wrong} and give the same command again"
             )
-        try:
+        with writing_result():
             if folder.best.is_dir():
                 shutil.rmtree(folder.final, ignore_errors=True)
                 publish(folder.best, folder.final)
             yield
-        except OSError as error:
-            raise CheckpointError(
-                f"the run is at its end, but its result could not be written: {error}; free some "
-                "space and give the same command again"
-            ) from error
         shutil.rmtree(folder.snapshots, ignore_errors=True)
 
     def state_dict(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from litebert.tasks.examples import TaskExample, TextExample
 from litebert.tasks.registry import open_task
 from litebert.tasks.tables.columns import TableOptions
 from litebert.tasks.task import TaskData
+from litebert.train.finetune.evaluation import writing_result
 from litebert.train.finetune.prepare import Prepared, prepare, tokenizer_of, unknown_tokens
 from litebert.train.finetune.run import Finetuning, result_of
 from litebert.train.folder import RunFolder, check_unused, read_record, stored_threads
@@ -153,8 +154,9 @@ def train_seeds(
         "seeds": results,
     }
     if runtime.is_main:
-        _copy_checkpoint(out / best["folder"] / "final", out / "final")
-        write_json(out / "summary.json", summary)
+        with writing_result():
+            _copy_checkpoint(out / best["folder"] / "final", out / "final")
+            write_json(out / "summary.json", summary)
     runtime.wait()
     return result_of(out, summary)
 
