@@ -4,6 +4,7 @@ refused."""
 import contextlib
 import io
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from litebert.errors import ConfigError, DataError
 from litebert.text.normalize import TextRules, clean
 from litebert.text.tokenizer import Tokenizer
-from litebert.text.vocabulary import starts_word
+from litebert.text.vocabulary import Splits, starts_word
 from tests.helpers.text import made_lines
 
 WORDS = [
@@ -303,3 +304,12 @@ def test_other_kinds_of_model_are_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(DataError, match="is a bpe model, litebert reads plain unigram models"):
         Tokenizer(model.getvalue())
+
+
+def test_time_is_linear_in_the_number_of_splits() -> None:
+    """In seconds of CPU time; each replacement on its own would take minutes."""
+    rows = [[9] * 2_000_000, [4, 9, 4], [4]]
+    began = time.process_time()
+    Splits({9: [1, 2]}, vocab_size=10).apply_to_lists(rows)
+    assert time.process_time() - began < 30
+    assert rows == [[1, 2] * 2_000_000, [4, 1, 2, 4], [4]]

@@ -146,14 +146,10 @@ class Splits:
 
     def apply_to_lists(self, rows: Sequence[list[int]]) -> None:
         """Replace in each text's own list."""
-        split_in = frozenset(self._splits).intersection
+        are_whole = self._splits.keys().isdisjoint
         for ids in rows:
-            for split in split_in(ids):
-                at = 0
-                for _ in range(ids.count(split)):
-                    at = ids.index(split, at)
-                    ids[at : at + 1] = self._splits[split]
-                    at += len(self._splits[split])
+            if not are_whole(ids):
+                ids[:] = [part for index in ids for part in self._splits.get(index) or (index,)]
 
     def apply(self, ids: Ids, bounds: Bounds) -> tuple[Int[np.ndarray, " split_tokens"], Bounds]:
         """Replace in the ids of many texts, one after another; `bounds` are where texts start."""
