@@ -16,10 +16,21 @@ from litebert import cli
 from litebert.convert.folder import convert_folder
 from litebert.convert.unpickle import unpickle
 from litebert.data.build import BuildOptions, build_shards
-from litebert.errors import CheckpointError, ConfigError, ConversionError, DataError
+from litebert.data.journal import Journal
+from litebert.errors import (
+    CheckpointError,
+    ConfigError,
+    ConversionError,
+    DataError,
+    LitebertError,
+)
 from litebert.infer.files import PredictOptions, predict_file
 from litebert.infer.predictor import Predictor, load
+from litebert.recipes import PretrainRecipe
+from litebert.report.run import read_run
 from litebert.testing import tiny_tokenizer
+from litebert.train.finetune.run import read_result
+from litebert.train.folder import read_record, stored_threads
 from litebert.train.log import read_records
 from tests.helpers.models import save_model
 from tests.helpers.text import made_lines
@@ -216,7 +227,38 @@ def test_impossible_steps_are_refused(record: object, message: str, tmp_path: Pa
         list(read_records(path))
 
 
-def test_huge_numbers_leave_gaps_in_a_report(tmp_path: Path) -> None:
+DEEP = "[" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("metrics.jsonl", lambda path: list(read_records(path))),
+        ("recipe.json", PretrainRecipe.load),
+        ("recipe.json", lambda path: PretrainRecipe.from_json(path.read_text())),
+        ("recipe.json", read_record),
+        ("result.json", lambda path: read_result(path.parent)),
+        ("status.json", lambda path: read_run(path.parent)),
+        ("plan.json", lambda path: Journal(path.parent.parent).begin({}, overwrite=False)),
+    ],
+)
+def test_json_that_nests_too_deeply_is_refused(
+    name: str, read: Callable[[Path], object], tmp_path: Path
+) -> None:
+    path = tmp_path / ".build" / name
+    path.parent.mkdir()
+    path.write_text(DEEP + "\n")
+    with pytest.raises(LitebertError, match=r"JSON|cannot be read"):
+        read(path)
+
+
+def test_an_environment_that_nests_too_deeply_is_no_environment(tmp_path: Path) -> None:
+    (tmp_path / "environment.json").write_text(DEEP)
+    assert stored_threads(tmp_path) is None
+
+
+@pytest.mark.parametrize("state", ["finished", "running"])
+def test_huge_numbers_leave_gaps_in_a_report(state: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
     huge = [
@@ -226,7 +268,8 @@ def test_huge_numbers_leave_gaps_in_a_report(tmp_path: Path) -> None:
     rows = [json.dumps(row) for row in huge]
     rows.append('{"kind": "step", "step": 6, "loss": 1e999, "tokens": -1e999, "seconds": 3}')
     (run / "metrics.jsonl").write_text("\n".join(rows) + "\n")
-    (run / "status.json").write_text('{"state": "finished", "step": 1e999, "steps": 1e308}')
+    status = {"state": state, "step": float("inf"), "steps": 10**400}
+    (run / "status.json").write_text(json.dumps(status))
     assert cli.run(["report", str(run), "--out", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "</html>" in page

@@ -149,17 +149,25 @@ def encode(text: str) -> bytes:
     return text.encode(errors="backslashreplace")
 
 
+def parse_json(text: str | bytes) -> Any:
+    """The value that a JSON text says; ValueError where it says none, or nests too deeply."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it nests too deeply") from error
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a small JSON file; CheckpointError where there is none."""
     try:
         if check_regular(path) > MAX_JSON_BYTES:
             raise CheckpointError(f"{path} is larger than {MAX_JSON_BYTES} bytes; it is no config")
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise CheckpointError(
             f"{path.parent} has no {path.name}; expected a model folder with {path.name} in it"
         ) from error
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(data, dict):
         raise CheckpointError(f"{path} should hold a JSON object, it holds a {type(data).__name__}")
@@ -352,7 +360,7 @@ def _read_manifest(folder: Path) -> dict[str, tuple[int, str]]:
             f"{folder} has no readable {MANIFEST} ({error.strerror}); it is not complete"
         ) from error
     try:
-        content: dict[str, Any] = json.loads(raw)
+        content: dict[str, Any] = parse_json(raw)
         files = {
             str(name): (int(entry["bytes"]), str(entry["sha256"]))
             for name, entry in content["files"].items()
@@ -363,7 +371,7 @@ def _read_manifest(folder: Path) -> dict[str, tuple[int, str]]:
             and content["version"] == _VERSION
             and _manifest_bytes(files) == raw
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{file} is damaged or of another kind: {error}") from error
     if not intact:
         raise CheckpointError(f"{file} is damaged, or was written by another version of litebert")

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import inspect
 import io
-import json
 import re
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -34,7 +33,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 from litebert.checks import clip, shorten
 from litebert.commands.marks import OUTPUTS, Arg, Positional, fields_of, is_flag_group, note
 from litebert.errors import ConfigError
-from litebert.files import check_local
+from litebert.files import check_local, parse_json
 
 if TYPE_CHECKING:  # recipes are imported by the commands that have one
     from litebert.recipes import Recipe
@@ -297,7 +296,7 @@ def _pair(text: str) -> tuple[str, int | float | bool | str]:
             f"an encoder setting is written name=value, such as norm=pre; got {shorten(text)}"
         )
     try:
-        parsed = json.loads(value)
+        parsed = parse_json(value)
     except ValueError:
         parsed = value
     return name, parsed if isinstance(parsed, int | float | bool | str) else value

@@ -5,7 +5,6 @@ their shards are; and a Journal of the finished shards. A corpus is identified b
 content, not by their dates.
 """
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from litebert.data.chunks import CorpusFile
 from litebert.data.encode import CorpusPosition, EncoderRecipe, token_dtype
 from litebert.data.shards import FORMAT, INDEX_FILE, PARTS, TOKENIZER_FOLDER, VERSION, read_index
 from litebert.errors import DataError, LitebertError
-from litebert.files import read_bytes, remove_leftovers, sha256, write_json
+from litebert.files import parse_json, read_bytes, remove_leftovers, sha256, write_json
 from litebert.text.tokenizer import Tokenizer
 
 _WORK_FOLDER = ".build"
@@ -126,7 +125,7 @@ class Journal:
         for path in (self.out / INDEX_FILE, self.folder / _PLAN_FILE):
             if path.exists():
                 try:
-                    return _differences(json.loads(read_bytes(path)), plan)
+                    return _differences(parse_json(read_bytes(path)), plan)
                 except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
                     return [f"{path.name} cannot be read: {type(error).__name__}"]
         return ["shards without an index"] if any(self.out.glob("[0-9]*.*.npy")) else []
@@ -168,7 +167,7 @@ class Journal:
     def find(self, number: int, start: CorpusPosition) -> Record | None:
         """The record of shard `number`, if it begins at `start` and its files are as recorded."""
         try:
-            record: Record = json.loads(read_bytes(self.folder / f"{shard_name(number)}.json"))
+            record: Record = parse_json(read_bytes(self.folder / f"{shard_name(number)}.json"))
             is_complete = tuple(record["start"]) == start and all(
                 sha256(self.out / f"{record['name']}.{array_name}.npy") == digest
                 for array_name, digest in record["sha256"].items()

@@ -21,7 +21,7 @@ from litebert.checks import (
 )
 from litebert.config import MAX_DROPOUT, current_settings, first_settings
 from litebert.errors import ConfigError
-from litebert.files import check_regular, to_json
+from litebert.files import check_regular, parse_json, to_json
 from litebert.recipes.class_weights import ClassWeights
 from litebert.recipes.optimizer import LIMIT, OPTIMIZERS, OptimizerName, OptimizerSpec
 from litebert.recipes.stages import FractionStages, Stages
@@ -172,7 +172,7 @@ class Recipe(ABC):
     @classmethod
     def from_json(cls, text: str) -> Self:
         try:
-            data = json.loads(text)
+            data = parse_json(text)
         except ValueError as error:
             raise ConfigError(f"a recipe is one JSON object; this is not JSON: {error}") from error
         return cls.from_dict(_json_object("recipe", data))
@@ -184,7 +184,7 @@ class Recipe(ABC):
         wanted = "a recipe file is what a run writes as recipe.json"
         try:
             check_regular(path)
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            data = parse_json(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise ConfigError(f"{path} cannot be read: {error.strerror}; {wanted}") from error
         except ValueError as error:

@@ -11,6 +11,7 @@ from litebert.report.markup import cell, count, escape, measure, number, row_hea
 from litebert.report.run import DevResults, EvalPoint, Event, RunData
 from litebert.report.settings import parse_recipe
 from litebert.tasks.scores.score import printed, printed_interval
+from litebert.train.log import MAX_STEP
 from litebert.train.progress import duration
 
 _MAX_ROWS = 200
@@ -34,7 +35,7 @@ def _planned_steps(run: RunData) -> int | None:
     """Steps that the run is to have, where the status or the recipe says so."""
     recipe = parse_recipe(run.recipe)
     steps = run.status.get("steps", recipe.total_steps if recipe else None)
-    return steps if isinstance(steps, int) and steps > 0 else None
+    return steps if isinstance(steps, int) and 0 < steps < MAX_STEP else None
 
 
 def key_figures(run: RunData) -> str:

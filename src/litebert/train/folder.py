@@ -3,7 +3,6 @@ held by one run out, which resumes only with the recipe and the inputs that it b
 
 import contextlib
 import importlib.metadata
-import json
 import os
 import platform
 import secrets
@@ -15,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from litebert import __version__
 from litebert.errors import ConfigError
-from litebert.files import Lock, check_local, read_bytes, remove_leftovers, write_json
+from litebert.files import (
+    Lock,
+    check_local,
+    parse_json,
+    read_bytes,
+    remove_leftovers,
+    write_json,
+)
 from litebert.recipes import Recipe, difference
 
 if TYPE_CHECKING:
@@ -92,7 +98,7 @@ def stored_threads(path: Path | str) -> int | None:
     there is none."""
     for folder in (RunFolder(path), RunFolder(Path(path) / "seed-0")):
         with contextlib.suppress(ValueError, OSError, AttributeError):
-            count = json.loads(read_bytes(folder.environment)).get("threads")
+            count = parse_json(read_bytes(folder.environment)).get("threads")
             return count if type(count) is int else None
     return None
 
@@ -171,7 +177,7 @@ def differences(
 def read_record(path: Path) -> dict[str, Any]:
     """A run's recipe.json: its recipe, inputs and id."""
     try:
-        return dict(json.loads(read_bytes(path)))
+        return dict(parse_json(read_bytes(path)))
     except (ValueError, TypeError, OSError) as error:
         raise ConfigError(
             f"{path} cannot be read as the recipe of a run: {error}; choose another --out"
@@ -180,8 +186,8 @@ def read_record(path: Path) -> dict[str, Any]:
 
 def _environment_changes(folder: RunFolder, here: dict[str, Any]) -> list[str]:
     try:
-        there = dict(json.loads(read_bytes(folder.environment)))
-    except (ValueError, OSError):
+        there = dict(parse_json(read_bytes(folder.environment)))
+    except (ValueError, TypeError, OSError):
         return []
     return [
         f"{name} {there.get(name)} then, {here[name]} now"

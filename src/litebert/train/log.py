@@ -7,7 +7,6 @@ redone does not stand twice.
 """
 
 import contextlib
-import json
 import math
 import os
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.errors import DataError
-from litebert.files import DISK_FULL, check_regular, to_json
+from litebert.files import DISK_FULL, check_regular, parse_json, to_json
 
 Record = dict[str, Any]
 Sink = Callable[[Record], None]
@@ -93,7 +92,8 @@ class Log:
             self._waiting = self._waiting[written:]
 
 
-_MAX_STEP = 10**12
+MAX_STEP = 10**12
+"""More than any run has; a larger number is damage."""
 
 
 def read_records(path: Path) -> Iterator[Record]:
@@ -114,7 +114,7 @@ def read_records(path: Path) -> Iterator[Record]:
 
 def _parse(path: Path, number: int, line: bytes) -> Record:
     try:
-        record = json.loads(line)
+        record = parse_json(line)
     except ValueError as error:
         raise DataError(
             f"{path}, line {number} is not JSON: {error}; the file was changed by hand or damaged"
@@ -123,11 +123,11 @@ def _parse(path: Path, number: int, line: bytes) -> Record:
         isinstance(record, dict)
         and "kind" in record
         and type(record.get("step")) is int
-        and 0 <= record["step"] < _MAX_STEP
+        and 0 <= record["step"] < MAX_STEP
     )
     if not isinstance(record, dict) or not is_record:
         raise DataError(
-            f"{path}, line {number} has no kind, or no step from 0 to {_MAX_STEP:,}; the file was "
+            f"{path}, line {number} has no kind, or no step from 0 to {MAX_STEP:,}; the file was "
             "not written by litebert, or damaged"
         )
     return record

@@ -5,14 +5,13 @@ The loop is that of pretraining. A run that never beats the majority baseline st
 lower learning rate, as often as the recipe allows.
 """
 
-import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from litebert.errors import CheckpointError, DivergedError
-from litebert.files import read_bytes, write_json
+from litebert.files import parse_json, read_bytes, write_json
 from litebert.kernels.gate import can_pack
 from litebert.optim.groups import make_optimizer
 from litebert.recipes import FinetuneRecipe
@@ -238,7 +237,7 @@ def read_result(folder: Path) -> RunResult | None:
     """The result of a finished run; None where none has finished."""
     path = folder / RESULT
     try:
-        return result_of(folder, json.loads(read_bytes(path)))
+        return result_of(folder, parse_json(read_bytes(path)))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
