@@ -246,18 +246,25 @@ def test_an_interrupted_walk_goes_on_and_ends_alike(
 
 def test_another_demo_gives_way_and_other_files_do_not(tmp_path: Path) -> None:
     demo = DemoFolder(tmp_path / "demo")
-    assert demo.claim({"corpus": "a"}) == "new"
+    one = {"litebert": "1", "recipe": {}, "corpus": "a"}
+    assert demo.claim(one) == "new"
     (demo.text / "x").mkdir(parents=True)
     (demo.path / "notes.txt").write_text("mine")
-    assert demo.claim({"corpus": "a"}) == "again"
+    assert demo.claim(one) == "again"
     assert demo.text.exists()
-    assert demo.claim({"corpus": "b"}) == "over"
+    assert demo.claim(one | {"corpus": "b"}) == "over"
     assert not demo.text.exists()
     assert (demo.path / "notes.txt").exists()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("mine")
     with pytest.raises(ConfigError, match="is not empty and holds no demo; choose another --out"):
         DemoFolder(tmp_path / "other").claim({})
+    (tmp_path / "other" / "text").mkdir()
+    for mine in ("{}", '{"title": "my slides"}', "[" * 100_000):
+        (tmp_path / "other" / "demo.json").write_text(mine)
+        with pytest.raises(ConfigError, match="is not empty and holds no demo"):
+            DemoFolder(tmp_path / "other").claim({})
+        assert (tmp_path / "other" / "text").exists()
     with pytest.raises(ConfigError, match="is a file; --out takes a folder"):
         DemoFolder(tmp_path / "other" / "thesis.tex").claim({})
 

@@ -5,14 +5,15 @@ Other text or other settings start over: the folders that the demo wrote are rem
 else is left alone.
 """
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any, Literal
 
 from litebert.errors import ConfigError
-from litebert.files import read_bytes, write_json
+from litebert.files import parse_json, read_bytes, remove_leftovers, write_json
 
+_KEYS = {"litebert", "corpus", "recipe"}
+"""Of what every demo.json says."""
 Claim = Literal["new", "again", "over"]
 
 
@@ -30,6 +31,7 @@ class DemoFolder:
         """Take the folder: new, the same demo again, or over another one."""
         if self.path.exists() and not self.path.is_dir():
             raise ConfigError(f"{self.path} is a file; --out takes a folder")
+        remove_leftovers(self.path, self.about.name)
         before = self._read()
         if before == identity:
             return "again"
@@ -44,10 +46,10 @@ class DemoFolder:
         return "new" if before is None else "over"
 
     def _read(self) -> dict[str, Any] | None:
+        """What an earlier demo was made from; None where demo.json is absent or another's."""
         try:
-            identity = json.loads(read_bytes(self.about))
-        except FileNotFoundError:
-            return None
+            identity = parse_json(read_bytes(self.about))
         except (OSError, ValueError):
-            return {}
-        return identity if isinstance(identity, dict) else {}
+            return None
+        is_ours = isinstance(identity, dict) and identity.keys() >= _KEYS
+        return identity if is_ours else None
