@@ -31,6 +31,7 @@ from litebert.tasks.tables.pairs import open_teacher
 from litebert.tasks.tables.rows import read_rows
 from litebert.testing import tiny_shards, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
+from litebert.text.vocabulary import describe
 from litebert.train.folder import read_record
 from litebert.train.log import read_records
 from tests.helpers.bundles import table
@@ -178,6 +179,8 @@ def test_files_of_runs_and_those_to_replace(
 def test_a_vocabulary_of_more_tokens_than_any_language_needs_is_refused_at_once() -> None:
     piece = b"\x0a\x08\x0a\x01a\x15\x00\x00\x00\x00"  # text "a", score 0
     began = time.process_time()
+    with pytest.raises(DataError, match="it ends early or is not a SentencePiece model"):
+        describe(b"\x40\x00" * 30_000_000, "spiece.model")  # a field of no meaning, again and again
     with pytest.raises(DataError, match="it holds more than 524,288 tokens"):
         Tokenizer(piece * 600_000)
     assert time.process_time() - began < 20

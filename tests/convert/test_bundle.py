@@ -10,7 +10,7 @@ import pytest
 
 from litebert.convert.bundle import Bundle, find_prefix
 from litebert.errors import ConversionError
-from tests.helpers.bundles import table, write_bundle
+from tests.helpers.bundles import field, table, write_bundle
 
 GOOGLE = Path(__file__).parent / "fixtures" / "google"
 
@@ -154,6 +154,14 @@ def test_index_of_absurd_size_is_not_read(tmp_path):
     with (tmp_path / "m.index").open("r+b") as file:
         file.truncate(1 << 30)  # sparse: takes no room
     with pytest.raises(ConversionError, match="more than any checkpoint index"):
+        Bundle(tmp_path / "m")
+
+
+def test_names_that_share_a_long_beginning_are_refused(tmp_path):
+    """A small index, whose names would take gigabytes of memory."""
+    names = [b"n" * 10_000 + b"%04d" % number for number in range(200)]
+    (tmp_path / "m.index").write_bytes(table({b"": field(1, 1)} | dict.fromkeys(names, b"")))
+    with pytest.raises(ConversionError, match=r"a name in .* has 10,004 bytes, at most 1,000"):
         Bundle(tmp_path / "m")
 
 

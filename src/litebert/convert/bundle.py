@@ -30,6 +30,7 @@ MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
 _MAX_INDEX_BYTES = 1 << 20
 """The index of the largest ALBERT with its optimizer state has 10 kB."""
 _MAX_TENSORS = 10_000
+_MAX_NAME_BYTES = 1000
 _FOOTER_BYTES = 48
 _TRAILER_BYTES = 5
 _DTYPES: dict[int, str] = {
@@ -229,12 +230,17 @@ def _read_table(data: bytes) -> dict[bytes, bytes]:
     index_handle, _ = _block_handle(footer, position)
     _block(data, meta_handle)  # empty here, but its checksum counts
     table: dict[bytes, bytes] = {}
-    for _, handle in _pairs(_block(data, index_handle)):
-        table.update(_pairs(_block(data, _block_handle(handle, 0)[0])))
-        if len(table) > _MAX_TENSORS:
-            raise ConversionError(
-                f"the checkpoint index lists more than {_MAX_TENSORS:,} tensors; it is of no BERT"
-            )
+    handles = [_block_handle(handle, 0)[0] for _, handle in _pairs(_block(data, index_handle))]
+    if sum(size for _, size in handles) > len(data):
+        raise ConversionError("blocks of the checkpoint index overlap: damaged")
+    for handle in handles:
+        for key, value in _pairs(_block(data, handle)):
+            table[key] = value
+            if len(table) > _MAX_TENSORS:
+                raise ConversionError(
+                    f"the checkpoint index lists more than {_MAX_TENSORS:,} tensors; it is of no "
+                    "BERT"
+                )
     return table
 
 
@@ -280,6 +286,11 @@ def _pairs(block: bytes) -> Iterator[tuple[bytes, bytes]]:
         value_size, position = read_varint(block, position)
         if shared > len(key) or position + unshared + value_size > end:
             raise ConversionError("a key of the checkpoint index runs past its block: damaged")
+        if shared + unshared > _MAX_NAME_BYTES:  # each may repeat almost all of the one before
+            raise ConversionError(
+                f"a name in the checkpoint index has {shared + unshared:,} bytes, at most "
+                f"{_MAX_NAME_BYTES:,} are read: damaged"
+            )
         key = key[:shared] + block[position : position + unshared]
         position += unshared
         yield key, block[position : position + value_size]

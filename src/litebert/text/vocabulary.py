@@ -5,7 +5,7 @@ SentencePiece's Python package exposes neither the normalizer's table nor the mo
 few fields that are needed are read from the file.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,7 +44,7 @@ def describe(model: bytes, source: str) -> ModelDescription:
     """Read the description out of a serialized model; `source` names the file in errors."""
     num_tokens, trainer, normalizer = 0, None, None
     try:
-        for number, value in read_fields(model):
+        for number, value in _read_fields(model):
             if number == 1:
                 num_tokens += 1
                 if num_tokens > MAX_TOKENS:
@@ -84,8 +84,16 @@ def _fields(message: bytes) -> dict[int, int | bytes]:
     """The fields of a protobuf message by number, the last of several."""
     return {
         number: message[value] if isinstance(value, slice) else value
-        for number, value in read_fields(message)
+        for number, value in _read_fields(message)
     }
+
+
+def _read_fields(message: bytes) -> Iterator[tuple[int, int | slice]]:
+    """The fields of a message; ValueError for one of more than any vocabulary has."""
+    for count, field in enumerate(read_fields(message)):
+        if count > MAX_TOKENS + 1000:
+            raise ValueError("there are too many fields")
+        yield field
 
 
 def special_ids(
