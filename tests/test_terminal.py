@@ -10,11 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from litebert import cli
 from litebert.commands.score_tables import print_scores
 from litebert.data.batch import Batch
 from litebert.data.show import describe
+from litebert.demo.show import Show, filled_sentence
 from litebert.tasks.scores.score import score
 from litebert.terminal import escape, write_line
 from litebert.testing import tiny_shards
@@ -73,6 +75,16 @@ def test_tables_of_scores_and_examples(capsys: pytest.CaptureFixture[str]) -> No
     tokens = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "▁a\x1b[2J", "\x9bb"]
     [example] = describe(batch, tokens, mask_id=4, order="none")
     assert "⟦\\u009bb→a\\u001b[2J⟧ a\\u001b[2J" in example.render().plain
+
+
+def test_texts_of_the_demo() -> None:
+    terminal = Terminal()
+    show = Show(Console(file=terminal, force_terminal=True, color_system=None))
+    show.say(HOSTILE)
+    show.say(filled_sentence(f"{HOSTILE} [MASK] {HOSTILE}", HOSTILE, [(HOSTILE, 0.5)]))
+    shown = terminal.getvalue()
+    assert shown.count(escape(HOSTILE)) == 5
+    assert set(shown).isdisjoint("\x1b\x07\x9b\r\x7f\u202e")
 
 
 def test_names_of_folders_that_are_shown(

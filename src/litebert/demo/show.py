@@ -8,6 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from litebert.terminal import escape
+
 _WORD_START = "▁"
 _AROUND = 6
 """Tokens shown on each side of a masked one."""
@@ -36,7 +38,7 @@ class Show:
     def say(self, text: str | Text, style: str = "") -> None:
         """A line inside a block."""
         line = Text("   ")
-        line.append(text if isinstance(text, Text) else Text(text, style))
+        line.append(text if isinstance(text, Text) else Text(escape(text), style))
         self.console.print(line, soft_wrap=True)
 
     def scores(self, rows: Sequence[tuple[str, float, Sequence[tuple[str, float]]]]) -> None:
@@ -78,10 +80,10 @@ def filled_sentence(text: str, word: str, guesses: Sequence[tuple[str, float]]) 
 
 
 def _guessed(before: str, truth: str, after: str, guesses: Sequence[Sequence[Any]]) -> Text:
-    word = truth.removeprefix(_WORD_START)
-    line = Text.assemble(before, (f"[{word}]", "bold"), f"{after}\n      ")
+    word = escape(truth.removeprefix(_WORD_START))
+    line = Text.assemble(escape(before), (f"[{word}]", "bold"), f"{escape(after)}\n      ")
     for token, chance in guesses:
-        shown = f"{token.removeprefix(_WORD_START) or '␣'} {100 * chance:.0f} %   "
+        shown = f"{escape(token.removeprefix(_WORD_START)) or '␣'} {100 * chance:.0f} %   "
         line.append(shown, "bold green" if token == truth else "dim")
     return line.append("right" if guesses and guesses[0][0] == truth else "", "green")
 
