@@ -2,6 +2,7 @@
 be walked again."""
 
 import importlib.metadata
+import io
 import json
 import random
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from litebert.demo.baselines import MaskedWord, guess_words, mask_words
 from litebert.demo.corpus import number_speeches, read_speeches
 from litebert.demo.folder import DemoFolder
 from litebert.demo.show import filled_mask, filled_sentence
-from litebert.demo.walk import Walk
+from litebert.demo.walk import ORDER_MARGIN, Walk
 from litebert.errors import ConfigError, DataError, LitebertError
 from litebert.infer.predictor import load
 from litebert.recipes import FinetuneRecipe, OptimizerSpec, Stages, named
@@ -219,7 +220,11 @@ def test_walking_again_takes_everything_over(
 ) -> None:
     out, facts = walked
     metrics = {path: path.read_bytes() for path in out.glob("*/metrics.jsonl")}
-    again = run_demo(out, quiet(), corpus=folder, settings=tiny())
+    printed = io.StringIO()
+    again = run_demo(out, Show(Console(file=printed)), corpus=folder, settings=tiny())
+    assert "; the order of sentences takes longer runs\n" in printed.getvalue()
+    order, edges = (facts["pretraining"][f"{name}_accuracy"] for name in ("order", "giveaway"))
+    assert ("order not learned: models" in printed.getvalue()) == (order < edges + ORDER_MARGIN)
     assert len(metrics) == 2
     assert {path: path.read_bytes() for path in metrics} == metrics
     assert scores(again) == scores(facts)

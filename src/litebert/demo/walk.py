@@ -60,7 +60,7 @@ from litebert.train.pretrain.evaluate import HeldoutScorer, filled_masks
 from litebert.train.pretrain.run import Pretraining, example_spec
 from litebert.train.runtime import Runtime
 
-_ORDER_MARGIN = 0.02
+ORDER_MARGIN = 0.02
 """Accuracy above that of lengths and edges from which the order counts as learned."""
 _NUM_SHOWN = 4
 """Filled masks to print."""
@@ -242,7 +242,7 @@ class Walk:
     def pretraining(self, tokenizer: Tokenizer) -> Checkpoint:
         with self.show.station(
             "Pretraining",
-            "a small ALBERT learns to fill in the words; their order is learned later",
+            "a small ALBERT learns to fill in the words; the order of sentences takes longer runs",
         ):
             training = Pretraining(self.recipe, self.folder.shards, self.runtime)
             parameters = sum(parameter.numel() for parameter in training.learner.model.parameters())
@@ -281,7 +281,7 @@ class Walk:
                 ("sentence order predicted", order, [("by lengths and edges alone", measured)]),
             ]
         )
-        if order < measured + _ORDER_MARGIN:
+        if order < measured + ORDER_MARGIN:
             self.show.say(
                 "order not learned: models learn to fill in words first, and the order of segments "
                 "only in far longer runs than this one of minutes",
