@@ -17,6 +17,7 @@ from litebert.convert.folder import convert_folder
 from litebert.data.bad_rows import BadRows, Location
 from litebert.data.corpus import read_documents
 from litebert.data.shards import Shards
+from litebert.demo.corpus import read_speeches
 from litebert.errors import ConversionError, DataError, LitebertError
 from litebert.files import check_own
 from litebert.infer.predictor import load
@@ -108,6 +109,7 @@ READERS: list[tuple[str, Callable[[Path], object]]] = [
     ("table.csv", rows),
     ("table.jsonl.gz", rows),
     ("recipe.json", PretrainRecipe.load),
+    ("1790-speech.txt", lambda path: read_speeches(path.parent)),
 ]
 
 

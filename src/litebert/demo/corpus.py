@@ -22,6 +22,7 @@ from jaxtyping import Int
 
 from litebert.data.plan import is_heldout
 from litebert.errors import DataError, LitebertError
+from litebert.files import read_bytes
 from litebert.tasks.examples import TextExample
 from litebert.tasks.task import Task, TaskData
 
@@ -130,7 +131,7 @@ def _read(path: Path) -> Speech:
             "the file"
         )
     try:
-        return Speech(name=path.name, year=int(year[0]), text=path.read_text(encoding="utf-8"))
+        return Speech(name=path.name, year=int(year[0]), text=read_bytes(path).decode())
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read as UTF-8 text: {error}") from error
 
