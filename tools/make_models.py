@@ -106,6 +106,7 @@ def vocabulary(args: argparse.Namespace) -> list[Command]:
         flags = ["--vocab-size", "800", *flags[2:]] if args.scale == "tiny" else flags
         target = args.out / "tokenizers" / name
         words = litebert("tokenizer", "train", *corpus, "--out", target, *lines, *flags)
+        words.append("--overwrite")
         commands.append(Command(name=name, words=words))
     return commands
 

@@ -149,6 +149,9 @@ def test_the_command_prints_its_choice_and_takes_another(
     assert "the text is Turkish (" in shown
     assert "accents are kept, I is lowercased to ı and İ to i; --language CODE" in shown
     assert Tokenizer.load(out).rules == TextRules(keep_accents=True, dotless_i=True)
+    assert cli.run(command) == 2
+    assert "spiece.model, tokenizer_config.json, tokenizer.json already" in capfd.readouterr().err
+    command.append("--overwrite")
     assert cli.run([*command, "--language", "en", "--json"]) == 0
     shown, notes = capfd.readouterr()
     assert json.loads(shown)["rules"] == asdict(TextRules())

@@ -181,9 +181,15 @@ def test_a_new_tokenizer_replaces_the_old_one_in_one_step(
         with pytest.raises(DataError, match="cannot be written"):
             second.save(folder)
     assert Tokenizer.load(folder).fingerprint == first.fingerprint
-    second.save(folder)
+    folder.chmod(0o750)
+    (folder / "link").symlink_to("notes.txt")
+    with (folder / "notes.txt").open("a") as still_open:
+        second.save(folder)
+        still_open.write(", and more")
     assert Tokenizer.load(folder).fingerprint == second.fingerprint
-    assert (folder / "notes.txt").read_text() == "mine"
+    assert (folder / "link").is_symlink()
+    assert (folder / "link").read_text() == "mine, and more"
+    assert folder.stat().st_mode & 0o777 == 0o750
     assert [path.name for path in tmp_path.iterdir()] == ["tokenizer"]
 
 

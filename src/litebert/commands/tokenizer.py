@@ -9,11 +9,11 @@ from tyro.conf import Positional, arg
 from litebert.commands.marks import Json, note
 from litebert.data.bad_rows import BadRow
 from litebert.data.corpus import CorpusOptions, read_documents
-from litebert.errors import DataError
+from litebert.errors import ConfigError, DataError
 from litebert.files import Lock, to_json
 from litebert.terminal import Progress, write_line, write_stderr
 from litebert.text.languages import Language, detect, language_of, rules_of
-from litebert.text.tokenizer import make_folder
+from litebert.text.tokenizer import FILES, make_folder
 from litebert.text.train import VocabularyConfig, train_tokenizer
 
 
@@ -31,6 +31,7 @@ def train(
     keep_accents: bool | None = None,
     field: str = "text",
     bad_rows: Literal["error", "skip"] = "error",
+    overwrite: bool = False,
     json: Json = False,
 ) -> None:
     """Train a SentencePiece vocabulary with the paper's settings.
@@ -51,6 +52,7 @@ def train(
             language.
         field: Field of a .jsonl row, or column of a .parquet file, that holds the text.
         bad_rows: What to do with a row without usable text: stop, or skip and count it.
+        overwrite: Replace the tokenizer in --out; other files there stay.
     """
     chosen = None if language == "auto" else language_of(language)
     config = VocabularyConfig(
@@ -69,6 +71,12 @@ def train(
     options = CorpusOptions(field=field, bad_rows=bad_rows)
     bad: list[BadRow] = []
     with lock:
+        present = [name for name in FILES if (folder / name).exists()]
+        if present and not overwrite:
+            raise ConfigError(
+                f"{out} holds {', '.join(present)} already; choose another --out, or add "
+                "--overwrite"
+            )
         if chosen is None:
             chosen = _detected(_paragraphs(corpus, options))
         rules = rules_of(chosen, lowercase=lowercase, keep_accents=keep_accents)

@@ -7,6 +7,7 @@ switches of ALBERT. (ALBERT §4.1)
 
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -40,6 +41,7 @@ from litebert.text.vocabulary import SPACE, Bounds, Ids, Offsets, damaged, descr
 MODEL_FILE = "spiece.model"
 CONFIG_FILE = "tokenizer_config.json"
 JSON_FILE = "tokenizer.json"
+FILES = (MODEL_FILE, CONFIG_FILE, JSON_FILE)
 # texts at a time: few enough that their ids are still cached when they are read again
 _CHUNK = 1024
 _MAX_MODEL_BYTES = 64 * 2**20
@@ -312,9 +314,10 @@ def make_folder(folder: str | Path) -> Path:
 
 def _replace(folder: Path, write: Callable[[Path], None]) -> bool:
     """Exchange a tokenizer's folder for one with the files that `write` writes and all others of
-    the old one, in one step; False where the folder cannot be renamed."""
+    the old one, in one step; False where the folder cannot be renamed. The others stay the files
+    that they are, for whoever has them open."""
     target = folder.resolve()
-    if target == Path.cwd() or any(path.is_dir() for path in target.iterdir()):
+    if target == Path.cwd() or not all(path.is_file() for path in target.iterdir()):
         return False
     remove_leftovers(target.parent, target.name)
     temporary = temporary_path(target)
@@ -322,8 +325,9 @@ def _replace(folder: Path, write: Callable[[Path], None]) -> bool:
         temporary.mkdir()
         write(temporary)
         for path in target.iterdir():
-            if path.name not in (MODEL_FILE, CONFIG_FILE, JSON_FILE):
-                shutil.copy2(path, temporary / path.name)
+            if path.name not in FILES:
+                os.link(path, temporary / path.name, follow_symlinks=False)
+        shutil.copymode(target, temporary)
         publish(temporary, target)
     except OSError:  # a mount point, or a parent folder that is not ours: file by file instead
         return False
