@@ -1,5 +1,6 @@
 """A published file or folder is complete or absent; every changed byte of a folder is noticed."""
 
+import errno
 import json
 import math
 import os
@@ -24,6 +25,7 @@ from litebert.files import (
     write_folder,
     write_json,
 )
+from litebert.train.folder import RunFolder
 
 
 def fill(folder: Path, text: str = "hello") -> None:
@@ -230,6 +232,22 @@ def test_one_lock_excludes_another(tmp_path: Path) -> None:
         with Lock(path), pytest.raises(OSError, match="unavailable"):
             Lock(path)
         Lock(path).release()
+
+
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(*args: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr("fcntl.flock", absent)
+    living = tmp_path / ".lock.tmp-0123abcd"
+    living.touch()
+    with Lock(write_file(tmp_path / "lock", b"")) as one, Lock(tmp_path / "lock") as another:
+        assert not one.is_held
+        assert not another.is_held
+    assert living.exists(), "nobody knows whether its writer is alive"
+    folder = RunFolder(tmp_path / "run")
+    folder.hold()
+    folder.release()
 
 
 def test_json_has_no_nan() -> None:

@@ -28,6 +28,8 @@ from litebert.errors import CheckpointError, ConfigError
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers of a full disk."""
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+"""Error numbers of a file system without locks."""
 MANIFEST = "manifest.json"
 MAX_JSON_BYTES = 4 * 2**20
 _SIGN_WITHIN = 2**12
@@ -278,7 +280,8 @@ def sha256(path: Path | str) -> str:
 
 class Lock:
     """An exclusive lock on an existing file or folder; OSError where another process holds it. The
-    system drops it however the process ends."""
+    system drops it however the process ends. A file system may have none (Lustre without flock):
+    then nothing is held, and nobody is kept out."""
 
     def __init__(self, path: Path | str) -> None:
         self._descriptor: int | None = os.open(
@@ -286,9 +289,14 @@ class Lock:
         )
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except OSError as error:
             self.release()
-            raise
+            if error.errno not in _NO_LOCKS:
+                raise
+
+    @property
+    def is_held(self) -> bool:
+        return self._descriptor is not None
 
     def release(self) -> None:
         if self._descriptor is not None:
@@ -314,17 +322,18 @@ def _finite(value: Any) -> Any:
 def locked(temporary: Path) -> Iterator[None]:
     """Keep `remove_leftovers` of other processes away from what this one is writing."""
     with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # a file system without locks
+        with contextlib.suppress(OSError):  # a folder that may not be read
             stack.enter_context(Lock(temporary))
         yield
 
 
 def _is_locked(path: Path) -> bool:
+    """Whether a living process may be writing `path`."""
     try:
-        Lock(path).release()
+        with Lock(path) as lock:
+            return not lock.is_held
     except OSError as error:
         return error.errno == errno.EWOULDBLOCK
-    return False
 
 
 def temporary_path(target: Path) -> Path:
