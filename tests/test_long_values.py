@@ -14,16 +14,20 @@ import pytest
 
 import litebert
 from litebert import cli
-from litebert.config import EncoderConfig, HeadConfig, ModelConfig
+from litebert.config import EXPORT_FORMAT, EncoderConfig, HeadConfig, ModelConfig
 from litebert.convert.folder import convert_folder
 from litebert.data.build import BuildOptions
+from litebert.data.shards import PARTS, Shards
 from litebert.data.spec import ExampleSpec
 from litebert.errors import LitebertError
+from litebert.files import verify_folder
+from litebert.infer.exported import VERSION, read_export
 from litebert.recipes import EmbedRecipe, FinetuneRecipe, PretrainRecipe
 from litebert.tasks.tables.columns import TableOptions
 from litebert.tasks.tables.table import open_table
 from litebert.tasks.task import TaskCard
 from litebert.testing import tiny_tokenizer
+from litebert.train.folder import differences
 from tests.helpers.models import save_model
 
 LONG = "x" * 100_000
@@ -187,3 +191,57 @@ def test_every_table(kind: Any, suffix: str, tmp_path: Path) -> None:
     assert len(error_of(lambda: open_table(kind, path, TableOptions(), None))) < MOST
     wanted = TableOptions(label=LONG, key=LONG)
     assert len(error_of(lambda: open_table(kind, path, wanted, None))) < MOST
+
+
+def renamed(folder: Path, name: str) -> None:
+    """One of the files in the folder's manifest is called `name`."""
+    entries = {"x": {"bytes": 0, "sha256": ""}, name: {"bytes": 0, "sha256": ""}}
+    record = {"format": "litebert-folder", "version": 1, "files": entries}
+    text = json.dumps(record, indent=1, sort_keys=True)
+    (folder / "manifest.json").write_text(text + "\n")
+
+
+@pytest.mark.parametrize("name", [LONG, "a\0b", "a\ud800"])
+def test_every_name_in_a_manifest(name: str, tmp_path: Path) -> None:
+    renamed(tmp_path, name)
+    assert len(error_of(lambda: verify_folder(tmp_path))) < MOST
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"version": LONG},
+        {"export": LONG},
+        {"export": {LONG: 1}},
+        {"export": {"runtime": LONG}},
+    ],
+)
+def test_every_key_of_an_export(changes: dict[str, Any], tmp_path: Path) -> None:
+    config = {"format": EXPORT_FORMAT, "version": VERSION} | changes
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert len(error_of(lambda: read_export(tmp_path))) < MOST
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"vocab_size": LONG},
+        {"vocab_size": 10**4000},
+        {"shards": [{"name": "1" * 100_000}]},
+        {"shards": [{"name": "1", "tokens": LONG}]},
+    ],
+)
+def test_every_key_of_an_index(changes: dict[str, Any], tmp_path: Path) -> None:
+    shard = {"sha256": dict.fromkeys(PARTS, ""), "documents": 0, "sentences": 0, "tokens": 0}
+    index = {"format": "litebert-shards", "version": 1, "dtype": "uint16", "tokenizer": ""}
+    index |= {"vocab_size": 9} | changes
+    index["shards"] = [shard | each for each in changes.get("shards", [])]
+    (tmp_path / "index.json").write_text(json.dumps(index))
+    assert len(error_of(lambda: Shards.open(tmp_path))) < MOST
+
+
+def test_every_input_of_a_run() -> None:
+    recipe = FinetuneRecipe(task="rte", steps=1)
+    record = {"recipe": recipe.to_dict(), "inputs": {"model": LONG}}
+    lines = differences(record, recipe, {"model": LONG + "x"})
+    assert max(map(len, lines)) < MOST

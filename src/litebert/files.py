@@ -44,6 +44,8 @@ _SPECIAL = (
     (stat.S_ISBLK, "a device"),
 )
 """What a path may be instead of a regular file."""
+_MAX_NAME_BYTES = 255
+"""Of a file; folders of ours are hardly nested."""
 _FORMAT, _VERSION = "litebert-folder", 1
 _OURS = re.compile(r"\.tmp-([0-9a-f]{4,8}(-old)?|old)$")
 """Ends of temporary names; a user's file that ends otherwise is never removed."""
@@ -390,7 +392,18 @@ def _read_manifest(folder: Path) -> dict[str, tuple[int, str]]:
             raise CheckpointError(
                 f"{file} names {shorten(name)}, outside of its folder; do not trust this folder"
             )
+        if not _is_name(name):
+            raise CheckpointError(
+                f"{file} names {shorten(name)}, which no file is called; do not trust this folder"
+            )
     return files
+
+
+def _is_name(name: str) -> bool:
+    try:
+        return "\0" not in name and len(os.fsencode(name)) <= _MAX_NAME_BYTES
+    except UnicodeEncodeError:
+        return False
 
 
 def _sync(path: Path) -> None:

@@ -99,7 +99,7 @@ class Journal:
             self._check_foreign(plan)
         if wrong and not overwrite:
             more = [f"and {len(wrong) - 5} more"] if len(wrong) > 5 else []
-            shown = "; ".join([*wrong[:5], *more])
+            shown = "; ".join([*(clip(each, 300) for each in wrong[:5]), *more])
             raise DataError(
                 f"{self.out} holds shards of another build ({shown}); name another folder, or pass "
                 "--overwrite"

@@ -222,11 +222,13 @@ def _check_index(index: dict[str, Any]) -> None:
     if not isinstance(index["tokenizer"], str):
         raise ValueError("tokenizer is not a fingerprint")
     if type(index["vocab_size"]) is not int or not 0 < index["vocab_size"] <= 2**32:
-        raise ValueError(f"vocab_size is {index['vocab_size']}")
+        raise ValueError(f"vocab_size is {shorten(index['vocab_size'])}")
     for record in index["shards"]:
-        if not (str(record["name"]).isdecimal() and record["sha256"].keys() == set(PARTS)):
+        name = str(record["name"])
+        is_name = name.isdecimal() and len(name) < 20
+        if not is_name or record["sha256"].keys() != set(PARTS):
             raise ValueError(f"shard {shorten(record['name'])} is not described as expected")
         sizes = [record[array_name] for array_name in ("documents", "sentences", "tokens")]
         are_whole = all(type(size) is int for size in sizes)
         if not are_whole or not 0 <= sizes[0] <= sizes[1] <= sizes[2]:
-            raise ValueError(f"shard {record['name']} has {sizes} documents, sentences, tokens")
+            raise ValueError(f"shard {name} has {shorten(sizes)} documents, sentences, tokens")

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from litebert.checks import check_choice, check_type
+from litebert.checks import check_choice, check_type, clip, shorten
 from litebert.config import EXPORT_FORMAT, EncoderConfig, ModelConfig
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import MANIFEST, check_regular, read_json, sha256, verify_folder
@@ -135,15 +135,15 @@ def _read_header(folder: Path) -> tuple[ExportHeader, ModelConfig]:
         raise CheckpointError(f"{folder} is no exported model; write one with litebert export")
     if version != VERSION:
         raise CheckpointError(
-            f"{folder} is an export of version {version!r}, this litebert reads {VERSION}; export "
-            "the model again"
+            f"{folder} is an export of version {shorten(version)}, this litebert reads {VERSION}; "
+            "export the model again"
         )
     try:
         if not isinstance(header, Mapping):
-            raise ConfigError(f"export is an object; got {header!r}")
+            raise ConfigError(f"export is an object; got {shorten(header)}")
         return ExportHeader(**header), ModelConfig.from_dict(data)
     except (ConfigError, TypeError) as error:
-        raise CheckpointError(f"{folder / CONFIG} is damaged: {error}") from error
+        raise CheckpointError(f"{folder / CONFIG} is damaged: {clip(str(error), 500)}") from error
 
 
 def read_export(folder: Path | str, *, unverified: bool = False) -> Exported:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from litebert import __version__
+from litebert.checks import clip
 from litebert.errors import ConfigError
 from litebert.files import (
     Lock,
@@ -199,7 +200,7 @@ def _environment_changes(folder: RunFolder, here: dict[str, Any]) -> list[str]:
 def _short(value: object) -> str:
     """A fingerprint by its beginning; nobody compares 64 digits."""
     text = "none" if value is None else str(value)
-    return text[:12] + "…" if len(text) == 64 and text.isalnum() else text
+    return text[:12] + "…" if len(text) == 64 and text.isalnum() else clip(text)
 
 
 def _revision() -> str | None:
