@@ -461,6 +461,24 @@ def test_wrong_requests_leave_nothing_behind(
     assert out.read_text() == "mine"
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("name", ["p.jsonl.partial", "p.jsonl.progress.json"])
+def test_files_of_others_by_the_names_of_ours_are_left_alone(
+    name: str, there: bool, overwrite: bool, tmp_path: Path, labeller: Predictor, source: Path
+) -> None:
+    mine, out = tmp_path / "out" / name, tmp_path / "out" / "p.jsonl"
+    mine.parent.mkdir()
+    mine.write_text('{"mine": 1}')
+    if there:
+        out.write_text("mine, too")
+    options = PredictOptions(verb="classify", overwrite=overwrite)
+    with pytest.raises((ConfigError, DataError), match=rf"{name} (exists|cannot be read)"):
+        predict_file(labeller, source, out, options)
+    assert mine.read_text() == '{"mine": 1}'
+    assert out.exists() == there
+
+
 def test_two_processes_do_not_write_one_file(
     tmp_path: Path, labeller: Predictor, source: Path
 ) -> None:

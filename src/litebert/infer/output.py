@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from litebert.checks import clip, shorten
 from litebert.errors import CheckpointError, ConfigError, DataError
-from litebert.files import Lock, publish, read_json, remove_leftovers, write_json
+from litebert.files import Lock, check_own, publish, read_json, remove_leftovers, write_json
 
 FORMAT = "litebert-predict"
 VERSION = 1
@@ -60,6 +60,8 @@ class ResumableFile:
                         f"{path} is a symbolic link, and what it leads to would be overwritten; "
                         "remove it, or choose another --out"
                     )
+            if overwrite:
+                check_own(self._record, FORMAT, "a record of predictions")
             # unbuffered: nothing waits in memory for a disk that is full
             self._file = open(self._partial, "ab", buffering=0, opener=_open_no_link)  # noqa: SIM115
         except OSError as error:
@@ -118,17 +120,21 @@ class ResumableFile:
                 f"another process is writing {self.path}; wait for it, or choose another --out"
             ) from None
         remove_leftovers(self.path.parent, self._record.name)
+        size, has_record = self._partial.stat().st_size, self._record.exists()
+        if size and not has_record:  # ours is empty until there is a record
+            raise ConfigError(
+                f"{self._partial} exists, and no {self._record.name} says what it is; move it "
+                "away, or choose another --out"
+            )
         if overwrite:
-            # an older file stays until the new one is complete
-            self._record.unlink(missing_ok=True)
-        elif self._record.exists():
+            pass  # an older file stays until the new one is complete
+        elif has_record:
             self.progress = self._read_record()
         elif self.path.exists():
             self._partial.unlink()
             raise ConfigError(
                 f"{self.path} exists already; choose another --out, or replace it with --overwrite"
             )
-        size = self._partial.stat().st_size
         if self.progress.finished and size == self.progress.size:
             publish(self._partial, self.path)  # killed between the last record and the rename
         elif self.progress.finished and self.path.exists():  # nothing is left to do
