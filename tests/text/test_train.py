@@ -3,6 +3,7 @@ that say what to do."""
 
 import errno
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -72,6 +73,13 @@ def test_long_lines_are_cut_and_not_lost(line: str) -> None:
     parts = list(_cut(line.strip()))
     assert max(len(part.encode()) for part in parts) <= 4192
     assert "".join(parts).replace(" ", "") == line.replace(" ", "")
+
+
+def test_cutting_takes_time_linear_in_the_length() -> None:
+    """In seconds of CPU time; a copy of the rest at every cut would take a minute."""
+    began = time.process_time()
+    assert sum(map(len, _cut("ä" * 16_000_000))) == 16_000_000
+    assert time.process_time() - began < 10
 
 
 def test_errors_say_what_to_do() -> None:

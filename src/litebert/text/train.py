@@ -153,13 +153,16 @@ class _Feed:
 
 def _cut(line: str) -> Iterator[str]:
     """A long line in parts that end at a space: no text is lost to SentencePiece's limit."""
-    while len(line) * 4 > _LINE_BYTES and len(line.encode()) > _LINE_BYTES:
-        end = line.rfind(" ", 0, _LINE_BYTES // 4)
-        end = end if end > 0 else _LINE_BYTES // 4
-        yield line[:end]
-        line = line[end:].lstrip()
-    if line:
-        yield line
+    at = 0
+    while len(line[at : at + _LINE_BYTES + 1].encode()) > _LINE_BYTES:
+        end = line.rfind(" ", at, at + _LINE_BYTES // 4)
+        end = end if end > at else at + _LINE_BYTES // 4
+        yield line[at:end]
+        at = end
+        while line[at : at + 1].isspace():
+            at += 1
+    if at < len(line):
+        yield line[at:]
 
 
 def _train(feed: _Feed, config: VocabularyConfig, on_progress: Callable[[str], None]) -> bytes:
