@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from litebert import cli
 from litebert.data import build as build_module
 from litebert.data import runners
 from litebert.data.build import BuildOptions, build_shards
@@ -347,6 +348,27 @@ def test_bad_rows_stop_a_build(tokenizer: Path, tmp_path: Path) -> None:
     assert (report.bad_rows, report.documents, len(report.bad)) == (2, 2, 2)
 
 
+def test_a_corpus_in_another_encoding_is_not_skipped_silently(
+    tokenizer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(
+        "\n".join(["Schöne Grüße. Bis bald."] * 30 + ["one two"] * 10).encode("cp1252")
+    )
+    words = ["data", "build", str(path), "--tokenizer", str(tokenizer), "--bad-rows", "skip"]
+    words += ["--out", str(tmp_path / "out")]
+    assert cli.run(words) == 3
+    shown = capsys.readouterr().err
+    assert "30 of 40 rows and sentences would be left out, more than 10%; the first: " in shown
+    assert "convert a file in another encoding to UTF-8, or allow it with --max-bad-rows 1" in shown
+    assert cli.run([*words, "--max-bad-rows", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["shards_reused"] == 1
+    words = ["tokenizer", "train", str(path), "--bad-rows", "skip", "--vocab-size", "19"]
+    assert cli.run([*words, "--language", "en", "--out", str(tmp_path / "new")]) == 3
+    assert "30 of 40 rows would be left out" in capsys.readouterr().err
+    assert not (tmp_path / "new" / "spiece.model").exists()
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_bad_rows_are_kept(workers: int, tokenizer: Path, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
@@ -357,6 +379,7 @@ def test_bad_rows_are_kept(workers: int, tokenizer: Path, tmp_path: Path) -> Non
         "shard_tokens": 60,
         "chunk_bytes": 128,
         "workers": workers,
+        "max_bad_rows": 1.0,
     }
     report = small_build([path], tokenizer, out, **settings)  # type: ignore[arg-type]
     rows = [json.loads(line) for line in (out / "quarantine.jsonl").read_text().splitlines()]
@@ -503,8 +526,6 @@ def test_a_corpus_that_changes_meanwhile(tokenizer: Path, tmp_path: Path) -> Non
 def test_the_command(
     corpus: list[Path], tokenizer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from litebert import cli
-
     words = [
         "data",
         "build",

@@ -45,6 +45,7 @@ def build(
     documents: Literal["blank-lines", "files"] = "blank-lines",
     field: str = "text",
     bad_rows: Literal["error", "skip", "quarantine"] = "error",
+    max_bad_rows: float = 0.1,
     max_row_bytes: int = MAX_ROW_BYTES,
     overwrite: bool = False,
     json: Json = False,
@@ -65,6 +66,8 @@ def build(
         field: Field of a .jsonl row, or column of a .parquet file, that holds the text.
         bad_rows: What to do with a row without usable text: stop, skip it, or skip it and copy it
             to quarantine.jsonl.
+        max_bad_rows: Largest fraction of bad rows, among them and the sentences; more, if they are
+            ten or more, stop the build before its index, and 1 lets the same command finish it.
         max_row_bytes: Longest .jsonl row in bytes; a longer one is a bad row.
         overwrite: Replace the shards of another build in the same folder.
     """
@@ -72,6 +75,7 @@ def build(
         corpus=CorpusOptions(
             documents=documents, field=field, bad_rows=bad_rows, max_row_bytes=max_row_bytes
         ),
+        max_bad_rows=max_bad_rows,
         split=split,
         shard_tokens=shard_tokens,
         workers=workers,

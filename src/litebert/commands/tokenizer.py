@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from litebert.commands.marks import Json, note
-from litebert.data.bad_rows import BadRow
+from litebert.data.bad_rows import BadRow, check_share
 from litebert.data.corpus import CorpusOptions, read_documents
 from litebert.errors import ConfigError, DataError
 from litebert.files import Lock, to_json
@@ -31,6 +31,7 @@ def train(
     keep_accents: bool | None = None,
     field: str = "text",
     bad_rows: Literal["error", "skip"] = "error",
+    max_bad_rows: float = 0.1,
     overwrite: bool = False,
     json: Json = False,
 ) -> None:
@@ -52,6 +53,8 @@ def train(
             language.
         field: Field of a .jsonl row, or column of a .parquet file, that holds the text.
         bad_rows: What to do with a row without usable text: stop, or skip and count it.
+        max_bad_rows: Largest fraction of rows that may be skipped; more, if they are ten or more,
+            are an error.
         overwrite: Replace the tokenizer in --out; other files there stay.
     """
     chosen = None if language == "auto" else language_of(language)
@@ -88,6 +91,14 @@ def train(
             replace(config, rules=rules),
             on_progress=Progress(lambda seconds, stage: f"{seconds:,.0f} s: {stage}"),
         )
+        if bad:
+            check_share(
+                len(bad),
+                report.num_lines,
+                max_bad_rows,
+                first=str(bad[0]),
+                mend="convert a file in another encoding to UTF-8",
+            )
         tokenizer.save(out)
     if bad:
         write_stderr(f"{len(bad)} bad rows left out, the first: {bad[0]}")

@@ -119,13 +119,9 @@ class BadRows:
                 f"{self._broken_off}; all that follows would be left out: repair the file, or "
                 "allow it with --max-bad-rows 1"
             )
-        num_bad = self.count - self._num_checked
-        if num_bad >= _FEW and num_bad > max_share * (num_bad + num_good):
-            raise DataError(
-                f"{num_bad:,} of {num_bad + num_good:,} rows would be left out, more than "
-                f"{max_share:.0%}; the first: {self._first_unchecked}; repair the file, or allow "
-                "it with --max-bad-rows 1"
-            )
+        check_share(
+            self.count - self._num_checked, num_good, max_share, first=self._first_unchecked
+        )
         self._num_checked, self._first_unchecked = self.count, ""
 
     @property
@@ -189,6 +185,24 @@ class BadRows:
         except UnicodeDecodeError:
             record["row_base64"] = base64.b64encode(data).decode()
         self._file.write(to_json(record, ensure_ascii=False) + "\n")
+
+
+def check_share(
+    num_bad: int,
+    num_good: int,
+    max_share: float,
+    *,
+    first: str,
+    unit: str = "rows",
+    mend: str = "repair the file",
+) -> None:
+    """DataError where bad rows, if they are ten or more, are more than `max_share` of all."""
+    total = num_bad + num_good
+    if num_bad >= _FEW and num_bad > max_share * total:
+        raise DataError(
+            f"{num_bad:,} of {total:,} {unit} would be left out, more than {max_share:.0%}; the "
+            f"first: {first}; {mend}, or allow it with --max-bad-rows 1"
+        )
 
 
 def _is_quarantine(path: Path) -> bool:

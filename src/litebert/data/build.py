@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from litebert.checks import shorten
+from litebert.checks import check_number, shorten
+from litebert.data.bad_rows import check_share
 from litebert.data.chunks import CorpusFile, find_files
 from litebert.data.corpus import CorpusOptions
 from litebert.data.encode import EncoderRecipe
@@ -35,9 +36,13 @@ _TEXT_BYTES = {"none": 1.0, "gzip": 3.0, "xz": 4.5, "bzip2": 4.5, "zstd": 4.0}
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions:
-    """Only `workers`, `runner` and `overwrite` may differ when a build is started again."""
+    """Only `max_bad_rows`, `workers`, `runner` and `overwrite` may differ when a build is started
+    again."""
 
     corpus: CorpusOptions = field(default_factory=CorpusOptions)
+    max_bad_rows: float = 0.1
+    """Largest share of bad rows, among them and the sentences; fewer than ten are always left
+    out."""
     split: Literal["rules", "lines"] = "rules"
     """How sentences are found: by rules, or each line of a document is one."""
     shard_tokens: int = SHARD_TOKENS
@@ -54,6 +59,7 @@ class BuildOptions:
             raise ConfigError(f"shard_tokens is {self.shard_tokens}, expected 1 or more")
         if self.split not in ("rules", "lines"):
             raise ConfigError(f"split is {shorten(self.split)}, expected rules or lines")
+        check_number(self, "max_bad_rows", 0, 1)
         if self.workers < 1:
             raise ConfigError(f"workers is {self.workers}, expected 1 or more")
         if self.runner not in RUNNERS:
@@ -124,11 +130,20 @@ def build_shards(
             with open_runner(options.runner, recipe, options.workers) as run:
                 records = list(assembler.shards(run))
             _check_unchanged(files, signs)
+            totals = {key: sum(record[key] for record in records) for key in _COUNTS}
+            check_share(
+                totals["bad_rows"],
+                totals["sentences"],
+                options.max_bad_rows,
+                first=next(iter(assembler.noted), "of an earlier start"),
+                unit="rows and sentences",
+                mend="convert a file in another encoding to UTF-8",
+            )
             if not journal.has_tokenizer(plan):
                 loaded.save(journal.folder / "tokenizer.tmp")
                 publish(journal.folder / "tokenizer.tmp", folder / TOKENIZER_FOLDER)
             _gather_quarantine(journal, len(records))
-            write_json(folder / INDEX_FILE, _index(plan, records), indent=1)
+            write_json(folder / INDEX_FILE, _index(plan, records, totals), indent=1)
         journal.end()
     index = Shards.open(folder).index
     return BuildReport(
@@ -153,8 +168,7 @@ def _is_complete(journal: Journal, plan: Record) -> bool:
     return True
 
 
-def _index(plan: Record, records: list[Record]) -> Record:
-    totals = {key: sum(record[key] for record in records) for key in _COUNTS}
+def _index(plan: Record, records: list[Record], totals: dict[str, int]) -> Record:
     if not totals["tokens"]:
         raise DataError(
             f"there is no text in {len(plan['corpus'])} files, with {totals['bad_rows']} bad rows; "

@@ -156,7 +156,8 @@ def _decode(row: bytes, chunk: Chunk, line: int, bad: list[BadRow]) -> str | Non
     except UnicodeDecodeError as error:
         near = row[error.start : error.start + 1].hex()
         reason = (
-            f"byte 0x{near} at byte {error.start + 1} of the line is not UTF-8 ({error.reason})"
+            f"byte 0x{near} at byte {error.start + 1} of the line is not UTF-8 ({error.reason}); "
+            "convert a file that is in another encoding"
         )
     if reason:
         bad.append(BadRow(path=chunk.path, line=line, reason=reason, data=row))

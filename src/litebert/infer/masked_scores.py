@@ -248,7 +248,10 @@ def _shards(
         tokenizer, out = Path(temporary) / "tokenizer", Path(temporary) / "shards"
         engine.tokenizer.save(tokenizer, for_huggingface=False)
         report = build_shards(
-            [data], tokenizer=tokenizer, out=out, options=BuildOptions(corpus=reading)
+            [data],
+            tokenizer=tokenizer,
+            out=out,
+            options=BuildOptions(corpus=reading, max_bad_rows=1),
         )
         notes = [f"skipped: {row}" for row in report.bad]
         if report.bad_rows > len(report.bad):
