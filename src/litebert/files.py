@@ -21,7 +21,8 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from tokenize import TokenError
+from typing import IO, Any, Literal
 
 from litebert.checks import shorten
 from litebert.errors import CheckpointError, ConfigError
@@ -46,6 +47,7 @@ _SPECIAL = (
 """What a path may be instead of a regular file."""
 _MAX_NAME_BYTES = 255
 """Of a file; folders of ours are hardly nested."""
+_NPY = b"\x93NUMPY"
 _FORMAT, _VERSION = "litebert-folder", 1
 _OURS = re.compile(r"\.tmp-([0-9a-f]{4,8}(-old)?|old)$")
 """Ends of temporary names; a user's file that ends otherwise is never removed."""
@@ -176,6 +178,20 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise CheckpointError(f"{path} should hold a JSON object, it holds a {type(data).__name__}")
     return data
+
+
+def load_npy(path: Path | str, mmap_mode: Literal["r", "c"] | None = None) -> Any:
+    """The numpy array of a .npy file; ValueError where it is none or damaged. Never pickled."""
+    import numpy as np
+
+    check_regular(path)
+    with open(path, "rb") as file:
+        if file.read(len(_NPY)) != _NPY:  # numpy would open a zip archive, too
+            raise ValueError("it is no .npy file")
+    try:
+        return np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
+    except (SyntaxError, EOFError, TypeError, OverflowError, TokenError) as error:
+        raise ValueError(f"its header is damaged: {error}") from error
 
 
 def publish(temporary: Path, target: Path) -> None:

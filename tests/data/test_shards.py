@@ -112,6 +112,14 @@ def set_last(array: np.ndarray) -> None:
     array[-1] += 1
 
 
+def save_zipped(name: str) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        np.savez(folder / "x.npz", np.zeros(3))
+        (folder / "x.npz").replace(folder / name)
+
+    return change
+
+
 HARM: list[tuple[Callable[[Path], object], str]] = [
     (
         lambda folder: (folder / "index.json").unlink(),
@@ -137,6 +145,11 @@ HARM: list[tuple[Callable[[Path], object], str]] = [
     (cut("00001.tokens.npy", 500), r"00001\.tokens\.npy is damaged or cut off"),
     (cut("00001.tokens.npy", 20), r"00001\.tokens\.npy is damaged or cut off"),
     (cut("00001.documents.npy", 0), r"00001\.documents\.npy is damaged or cut off"),
+    (write("00001.tokens.npy", b"PK\x03\x04"), r"tokens\.npy is damaged .*it is no \.npy file"),
+    (
+        save_zipped("00001.tokens.npy"),
+        r"tokens\.npy is damaged .*it is no \.npy file",
+    ),
     (
         save("00001.tokens.npy", np.zeros(3)),
         r"00001\.tokens\.npy holds \(3,\) float64, the index says",

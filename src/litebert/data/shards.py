@@ -9,7 +9,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from jaxtyping import UInt
 
 from litebert.checks import shorten
 from litebert.errors import DataError
-from litebert.files import check_regular, sha256
+from litebert.files import check_regular, load_npy, sha256
 from litebert.text.tokenizer import Tokenizer
 
 FORMAT = "litebert-shards"
@@ -26,8 +25,6 @@ INDEX_FILE = "index.json"
 TOKENIZER_FOLDER = "tokenizer"
 PARTS = ("tokens", "sentences", "documents")
 _MAX_INDEX_BYTES = 256 * 2**20
-_UNREADABLE = (OSError, ValueError, SyntaxError, EOFError, TypeError, OverflowError, TokenError)
-"""What numpy raises for a damaged header."""
 _REBUILD = "delete it and run the same `litebert data build` again"
 
 
@@ -164,15 +161,14 @@ class Shards:
     def _map(self, number: int, array_name: str, length: int, dtype: str) -> np.ndarray:
         path = self.path(number, array_name)
         try:
-            check_regular(path)
             # An empty file cannot be mapped; its array is as good.
-            array: np.ndarray = np.load(path, mmap_mode="r" if length else None, allow_pickle=False)
+            array: np.ndarray = load_npy(path, "r" if length else None)
         except FileNotFoundError as error:
             raise DataError(
                 f"{path} is missing; run the same `litebert data build` again, it makes what is "
                 "missing"
             ) from error
-        except _UNREADABLE as error:
+        except (OSError, ValueError) as error:
             raise DataError(
                 f"{path} is damaged or cut off ({error}); delete it and run the same build again"
             ) from error

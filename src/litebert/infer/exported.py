@@ -17,7 +17,7 @@ import numpy as np
 from litebert.checks import check_choice, check_type, clip, shorten
 from litebert.config import EXPORT_FORMAT, EncoderConfig, ModelConfig
 from litebert.errors import CheckpointError, ConfigError
-from litebert.files import MANIFEST, check_regular, read_json, sha256, verify_folder
+from litebert.files import MANIFEST, check_regular, load_npy, read_json, sha256, verify_folder
 from litebert.infer.cpu import weight_limit
 from litebert.infer.onnx_bytes import reads_other_files
 from litebert.infer.plan import adapter_shapes, graph_names
@@ -199,9 +199,8 @@ def _read_tensors(
     for name, (dtype, shape) in kinds.items():
         path = folder / f"{name}.npy"
         try:
-            check_regular(path)
             # copy-on-write: OpenVINO shares an array only if it may be written
-            tensors[name] = np.load(path, mmap_mode="c", allow_pickle=False)
+            tensors[name] = load_npy(path, "c")
         except (OSError, ValueError) as error:
             raise CheckpointError(
                 f"{path} cannot be read: {error}; export the model again"

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from litebert.checks import list_names, shorten
 from litebert.data.bad_rows import BadRowError, BadRows
 from litebert.data.unpack import compression_of
 from litebert.errors import DataError
-from litebert.files import check_regular
+from litebert.files import load_npy
 from litebert.tasks.examples import TextExample
 from litebert.tasks.tables.columns import TableOptions, find_columns
 from litebert.tasks.tables.example import row_to_example
@@ -64,18 +63,15 @@ def open_scored_pairs(
 def open_teacher(vectors: str | os.PathLike[str], texts: str | os.PathLike[str]) -> Units:
     """Texts, one a line, and the .npy file with a teacher's vector for each."""
     try:
-        check_regular(os.fspath(vectors))
-        with open(vectors, "rb") as file:  # numpy leaves its own open where a zip is damaged
-            array = np.load(file, allow_pickle=False)
+        array: np.ndarray = load_npy(os.fspath(vectors))
     except FileNotFoundError:
         raise DataError(f"{vectors}: no such file; expected a teacher's vectors as .npy") from None
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
+    except (OSError, ValueError) as error:
         raise DataError(f"{vectors} cannot be read as .npy: {error}") from error
-    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind != "f":
+    if array.ndim != 2 or array.dtype.kind != "f":
         raise DataError(
-            f"{vectors} holds {getattr(array, 'dtype', type(array).__name__)} of shape "
-            f"{getattr(array, 'shape', '?')}; expected float16 or float32 with one row for each "
-            "text"
+            f"{vectors} holds {array.dtype} of shape {array.shape}; expected float16 or float32 "
+            "with one row for each text"
         )
     if not Path(texts).is_file() or FORMATS.get(compression_of(texts)[1]) != "text":
         raise DataError(f"{texts}: expected a .txt file with the texts of {vectors}, one a line")
