@@ -177,3 +177,7 @@ def test_every_command_that_computes_takes_threads(capsys: pytest.CaptureFixture
     assert "threads is a number from 1 to 1024; got 0" in capsys.readouterr().err
     assert cli.run(["fill", "a [MASK]", "--device", "cpu", "--threads", "2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)
+    list_of_flags = (Path(__file__).parent / "command_line.txt").read_text()
+    for command in list_of_flags.split("\nlitebert "):
+        if "--device" in command and not command.startswith("lab"):  # which counts cores
+            assert "--threads" in command

@@ -342,8 +342,8 @@ def test_the_command_prints_json_or_words(
 ) -> None:
     out, before = walked
     monkeypatch.setattr("litebert.demo.walk.DemoSettings", tiny)
-    monkeypatch.setattr("litebert.commands.demo.THREADS", torch.get_num_threads())
     args = ["demo", "--out", str(out), "--corpus", str(folder)]
+    args += ["--threads", str(torch.get_num_threads())]
     assert cli.run([*args, "--json"]) == 0
     shown = capsys.readouterr()
     assert scores(json.loads(shown.out)) == scores(before)

