@@ -1,4 +1,5 @@
-"""Shapes in public signatures are checked here, and only here: jaxtyping's hook with beartype."""
+"""Shapes in public signatures are checked here, and only here: jaxtyping's hook with beartype. And
+every test is offline."""
 
 import atexit
 import importlib
@@ -6,6 +7,7 @@ import os
 import shutil
 import signal
 import tempfile
+from pathlib import Path
 
 import pytest
 import torch
@@ -33,7 +35,11 @@ def check_types(names: str, typechecker: str) -> None:
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="litebert-tests-")
 atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
+offline = str(Path(__file__).parent / "helpers" / "offline")
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [offline, os.environ.get("PYTHONPATH")]))
+
 pytest.register_assert_rewrite("tests.helpers")
+importlib.import_module("tests.helpers.offline.sitecustomize")
 importlib.import_module("tests.helpers.typecheck")  # the second hook names it
 # before anything imports the modules it watches; on a GPU tests compile, and Dynamo cannot trace
 # the checks

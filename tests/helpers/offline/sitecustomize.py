@@ -1,0 +1,29 @@
+"""No test reaches for the network: connections and look-ups beyond this machine end in an error.
+
+conftest imports this module for the tests themselves, and puts its folder on PYTHONPATH for the
+Python processes that they start.
+"""
+
+import os
+import sys
+from typing import Any
+
+_STREAM = 1
+"""SOCK_STREAM; connecting a datagram socket sends nothing."""
+_HERE = ("", "localhost", "::", "::1", "0.0.0.0", os.uname().nodename)
+
+
+def refuse(event: str, args: tuple[Any, ...]) -> None:
+    """An audit hook. It raises no OSError, which would look like a network that is down."""
+    if event == "socket.getaddrinfo":
+        host = args[0]
+    elif event == "socket.sendto" or (event == "socket.connect" and args[0].type == _STREAM):
+        host = args[1][0] if isinstance(args[1], tuple) else ""  # else a path, of AF_UNIX
+    else:
+        return
+    host = host.decode() if isinstance(host, bytes) else host or ""
+    if host not in _HERE and not host.startswith("127."):
+        raise RuntimeError(f"tests are offline, and this one asks for {host}")
+
+
+sys.addaudithook(refuse)
