@@ -18,8 +18,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import litebert
 from bench.common.results import add_out, begin, publish
 from litebert.testing import tiny_shards, tiny_task, tiny_tokenizer
+from tests.helpers.models import save_model
 
 _CODES = (0, 75)
 
@@ -77,6 +79,17 @@ def _commands(folder: Path) -> list[list[str]]:
         "cpu",
     ]
     train = ["--vocab-size", "2000", "--out", str(folder / "vocabulary-{}")]
+    tuned = str(folder / "tuned")
+    settings = {"device": "cpu", "progress": False, "steps": 2, "retries": 0}
+    base = str(save_model(folder / "model", "masked"))
+    litebert.finetune("classify", model=base, data=table, out=tuned, **settings)
+    pairs = folder / "pairs.csv"
+    pairs.write_text("anchor,positive\n" + "".join(f"a {i},b {i}\n" for i in range(200)))
+    (folder / "speeches").mkdir()
+    for year in range(1800, 1960, 4):
+        text = "\n\n".join(f"In the year {year} paragraph {i} was short." * 5 for i in range(50))
+        (folder / "speeches" / f"{year}-speaker.txt").write_text(text)
+    model_flags = ["--model", base, "--device", "cpu", "--steps", "50", "--max-length", "32"]
     return [
         ["tokenizer", "train", str(large), *train],
         ["pretrain", "--data", shards, *model, "--out", str(folder / "run-{}")],
@@ -88,6 +101,26 @@ def _commands(folder: Path) -> list[list[str]]:
         ["models"],
         ["data", "show", shards],
         ["serve", "--model", "sentiment", "--port", "0"],
+        ["finetune", "classify", "--data", table, *model_flags, "--out", str(folder / "tuned-{}")],
+        [
+            "finetune",
+            "embed",
+            "--data",
+            str(pairs),
+            *model_flags,
+            "--out",
+            str(folder / "embed-{}"),
+        ],
+        ["evaluate", "classify", "--model", tuned, "--data", table],
+        ["evaluate", "masked", "--model", base, "--data", corpus],
+        ["ensemble", "classify", "--models", tuned, f"{tuned}/final", "--data", table],
+        ["fill", "a good [MASK]", "--device", "cpu"],
+        ["embed", "a good day", "--out", str(folder / "vectors-{}.npy")],
+        ["convert", f"{tuned}/final", str(folder / "converted-{}")],
+        ["export", "--model", tuned, "--out", str(folder / "exported-{}")],
+        ["report", tuned, "--out", str(folder / "page-{}.html")],
+        ["demo", "--corpus", str(folder / "speeches"), "--out", str(folder / "demo-{}")],
+        ["lab", "list", "--no-probe"],
     ]
 
 
