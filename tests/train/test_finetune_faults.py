@@ -399,8 +399,13 @@ def test_a_disk_that_is_full_at_the_end_costs_nothing(
         with pytest.raises(CheckpointError, match=r"could not be written: .*\(os error 27\); free"):
             WatchedTuning(wish, prepared, source(), CPU).train(tmp_path, progress=False)
     monkeypatch.undo()
+    assert (tmp_path / "snapshots").exists()
     WatchedTuning(wish, prepared, source(), CPU).train(tmp_path, progress=False)
     assert result(tmp_path)["steps"] == 2
+    assert not (tmp_path / "snapshots").exists()
+    (tmp_path / "snapshots" / "step-00000002").mkdir(parents=True)  # killed while removing them
+    WatchedTuning(wish, prepared, source(), CPU).train(tmp_path, progress=False)
+    assert not (tmp_path / "snapshots").exists()
 
     def full(*args: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -137,6 +137,8 @@ class Run(Generic[B, S]):
         with self._held(RunFolder(out)) as changes:
             result = finished()
             if result is not None:
+                if self.runtime.is_main:  # an earlier process may have been killed at this
+                    shutil.rmtree(self.folder.snapshots, ignore_errors=True)
                 return result
             if self.runtime.threads is not None and progress:
                 self.say(f"computing with {self.runtime.threads}")
