@@ -73,6 +73,7 @@ torture: setup
 	$(BIN)/python -m torture.finetune
 	$(BIN)/python -m torture.predict
 	$(BIN)/python -m torture.signals
+	$(BIN)/python -m torture.points
 	$(BIN)/python -m torture.fuzz_corpus
 	$(BIN)/python -m torture.fuzz_tasks
 	$(BIN)/python -m torture.serve

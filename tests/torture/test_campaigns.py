@@ -28,5 +28,12 @@ def test_signals_at_any_moment_of_several_commands(tmp_path: Path) -> None:
     assert 75 in {int(code) for codes in _codes(done.stdout) for code in codes}
 
 
+def test_kills_at_any_fsync_of_a_command(tmp_path: Path) -> None:
+    moments = ["--most", "3", "--only", "data build"]
+    done = run_program("torture.points", *moments, TMPDIR=str(tmp_path), OMP_NUM_THREADS="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["moments"] == {"data build": 3}
+
+
 def _codes(printed: str) -> list[dict[str, int]]:
     return list(json.loads(printed)["exit_codes"].values())
