@@ -136,7 +136,7 @@ class Journal:
             tokenizer = Tokenizer.load(self.out / TOKENIZER_FOLDER)
         except LitebertError:
             return False
-        return tokenizer.fingerprint == plan["tokenizer"]
+        return bool(tokenizer.fingerprint == plan["tokenizer"])
 
     def _check_foreign(self, plan: Record) -> None:
         """Refuse to replace what no build wrote, where none has begun: --overwrite is about

@@ -9,7 +9,7 @@ recorded in the journal second: an interrupted build loses only the open shard.
 import io
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -166,10 +166,8 @@ class _OpenShard:
 
     def finish(self, end: CorpusPosition) -> Record:
         """Publish the shard, unless it has no token; its record."""
-        self._finished = True
         self._bad.close()
         if not self.num_tokens:
-            self._remove_files()
             return self._record(end, {})
         self._end_document(self.num_sentences)
         self._files["documents"].append(np.array([self.num_sentences]))
@@ -181,6 +179,7 @@ class _OpenShard:
         for array_name, file in self._files.items():
             publish(file.path, self._journal.out / f"{record['name']}.{array_name}.npy")
         self._journal.write(self._number, record)
+        self._finished = True
         return record
 
     def _record(self, end: CorpusPosition, digests: dict[str, str]) -> Record:
@@ -201,14 +200,11 @@ class _OpenShard:
         }
 
     def abandon(self) -> None:
-        """Remove the temporary files, unless the shard is finished."""
+        """Remove the temporary files, unless the shard is published."""
         if not self._finished:
-            self._remove_files()
+            for file in self._files.values():
+                file.abandon()
             self._bad.close(failed=True)
-
-    def _remove_files(self) -> None:
-        for file in self._files.values():
-            file.abandon()
 
 
 class _GrowingArray:
@@ -231,7 +227,8 @@ class _GrowingArray:
         self._file.close()
 
     def abandon(self) -> None:
-        self._file.close()
+        with suppress(OSError):  # a full disk, which does not take what waits
+            self._file.close()
         self.path.unlink(missing_ok=True)
 
     def _header(self) -> bytes:
