@@ -4,6 +4,8 @@ position and head; each weight is stored once."""
 import json
 import platform
 import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -32,7 +34,8 @@ from litebert.packing import HostBatch
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.registry import BENCHMARKS
 from litebert.tasks.task import EmbedCard, Task, TaskCard
-from tests.helpers.models import LABELS, texts, tokenizer
+from litebert.testing import tiny_shards
+from tests.helpers.models import LABELS, save_model, texts, tokenizer
 
 SHAPE = {
     "embedding_size": 16,
@@ -611,3 +614,31 @@ def test_openvino_says_why_a_graph_does_not_run(tmp_path: Path) -> None:
     weights.write_bytes(weights.read_bytes()[:100])
     with pytest.raises(CheckpointError, match=r"does not run: (?!Exception from).*; it is damaged"):
         load(tmp_path / "out", unverified=True).embed("the whale")
+
+
+NO_PICKLE = """
+import pickle, sys
+import litebert, onnxruntime
+from litebert.data.shards import Shards
+
+def forbid(event, args):
+    if event == "pickle.find_class":
+        raise RuntimeError("unpickled")
+
+data = pickle.dumps(Shards)
+sys.addaudithook(forbid)
+Shards.open(sys.argv[1], verify=True).tokenizer()
+assert litebert.load(sys.argv[2]).classify(["a day"])
+try:
+    pickle.loads(data)
+except RuntimeError:
+    sys.exit(0)  # the hook is awake
+sys.exit(1)
+"""
+
+
+def test_nothing_is_unpickled_while_shards_or_an_export_load(tmp_path: Path) -> None:
+    model, out = save_model(tmp_path / "model", "classify"), tmp_path / "export"
+    assert cli.run(["export", "--model", str(model), "--out", str(out)]) == 0
+    words = [sys.executable, "-c", NO_PICKLE, str(tiny_shards(tmp_path)), str(out)]
+    assert subprocess.run(words, check=False).returncode == 0
