@@ -141,7 +141,7 @@ def test_too_little_space_is_seen_before_writing(
 @pytest.mark.parametrize(
     "target",
     [
-        "litebert.storage.snapshot.save_file",
+        "litebert.storage.checkpoint.save_file",
         "json.dumps",
         "litebert.files._manifest_bytes",
         "os.fsync",
