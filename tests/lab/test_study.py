@@ -203,7 +203,9 @@ def test_runs_of_another_length_keep_their_ratios() -> None:
     assert short.scales["gpu-hour"].note.endswith("Here with 0.1 × the tokens: 6,000,000 a run.")
     assert short.scales["cpu"] == study.scales["cpu"]
     paper = with_tokens(STUDIES["sharing"], "paper", 1_000_000)  # whose budget is steps
-    assert paper.recipe(paper.rows[0], "paper").tokens == 1_000_000
+    shortened = paper.recipe(paper.rows[0], "paper")
+    assert shortened.tokens == 1_000_000
+    assert shortened.optimizer.warmup == 3125 / 125_000  # the share of the paper's warm-up
 
 
 def test_runs_of_a_set_time_have_no_length_to_choose() -> None:

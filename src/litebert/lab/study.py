@@ -269,6 +269,8 @@ def with_tokens(study: Study, scale: str, tokens: int) -> Study:
         for row in study.rows
     )
     settings = {name: value for name, value in own.settings.items() if name != "steps"}
+    if recipe.optimizer.warmup >= 1:  # in steps: the same share of a run of another length
+        settings["warmup"] = recipe.optimizer.warmup / recipe.total_steps
     note = f"{own.note} Here with {tokens / usual:.3g} × the tokens: {tokens:,} a run.".strip()
     shorter = replace(own, settings=settings | {"tokens": tokens}, note=note)
     return replace(study, rows=rows, scales={**study.scales, scale: shorter})
