@@ -35,8 +35,10 @@ FASTEST: dict[Processor, tuple[EngineName, ...]] = {
     "avx2": ("onnx", "openvino", "torch"),
     "arm64": ("onnx", "torch"),
 }
-"""In float32, by processor, the fastest first: `fastest` of python -m bench.cpu.engines. Not
-measured on arm64. int8 is faster still, and is not chosen unasked: its answers differ."""
+"""In float32, by processor, the fastest first, from the start of a process to its first answers
+(bench.cpu.start). Where there is VNNI OpenVINO then computes a text up to a quarter faster than
+ONNX Runtime (bench.cpu.engines). Not measured on arm64. int8 is faster still, and is not chosen
+unasked: its answers differ."""
 
 
 SHOWN: dict[Processor, str] = {
