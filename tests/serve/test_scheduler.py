@@ -364,3 +364,18 @@ def test_what_is_reported(steps: Steps) -> None:
     assert (one.key, one.items, one.tokens) == ("a", 2, 8)
     assert one.waited_seconds >= 0 <= one.seconds
     assert scheduler.waiting_seconds == 0
+
+
+def test_a_job_is_counted_before_it_is_answered(steps: Steps) -> None:
+    """Else /metrics may lack a request whose client has its answer."""
+    one, answered = job([1], size=1), list[bool]()
+    scheduler = Scheduler(
+        lambda key: steps,
+        queue_tokens=1000,
+        on_served=lambda served: answered.append(one.future.done()),
+    )
+    steps.go_on.set()
+    scheduler.submit(one)
+    one.future.result(HANGS)
+    scheduler.stop()
+    assert answered == [False]

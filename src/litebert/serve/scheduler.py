@@ -317,9 +317,10 @@ class Scheduler:
         if error is not None:
             job.future.set_exception(error)
             return
-        job.future.set_result(job.results)
         waited, seconds = job.began - job.came, time.monotonic() - job.began
+        # first: who has an answer finds it counted
         self._on_served(Served(job.key, len(job.items), sum(job.sizes), waited, seconds))
+        job.future.set_result(job.results)
 
     def _cancel(self, job: Job) -> None:
         """Nobody waits for this job any more."""
