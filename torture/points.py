@@ -46,16 +46,16 @@ def main() -> None:
             if options.only and command not in options.only:
                 continue
             folder = Path(name) / command.replace(" ", "-")
-            whole = folder / "whole"
-            whole.mkdir(parents=True)
-            count = _count(args(whole))
+            undisturbed = folder / "undisturbed"
+            undisturbed.mkdir(parents=True)
+            count = _count(args(undisturbed))
             numbers = draw.sample(range(count), min(count, options.most))
             moments[command] = len(numbers)
             for number in numbers:
                 out = folder / str(number)
                 out.mkdir()
                 codes = [_run(args(out), end_at=number), _run(args(out))]
-                different = sorted({*_contents(out).items()} ^ {*_contents(whole).items()})
+                different = sorted({*_contents(out).items()} ^ {*_contents(undisturbed).items()})
                 # 2: the work was done, and what is there is not replaced unasked
                 if codes[0] not in (_KILLED, 0) or codes[1] not in (0, 2) or different:
                     failures.append([command, number, codes, [name for name, _ in different]])

@@ -526,10 +526,12 @@ def test_a_benchmarks_numbers_are_the_names_that_the_model_has(tmp_path: Path) -
     card = TaskCard(task=task, max_length=64).to_dict()
     checkpoint = Checkpoint(model=model, tokenizer=base.tokenizer, task=card)
     folder = checkpoint.save(tmp_path / "model")
-    found = [each.label for each in load(folder).classify(texts(4))]  # type: ignore[union-attr]
+    predicted = [each.label for each in load(folder).classify(texts(4))]  # type: ignore[union-attr]
     data = tmp_path / "SST-2"
     data.mkdir()
-    rows = [f"{text}\t{labels.index(label)}\n" for text, label in zip(texts(4), found, strict=True)]
+    rows = [
+        f"{text}\t{labels.index(label)}\n" for text, label in zip(texts(4), predicted, strict=True)
+    ]
     (data / "dev.tsv").write_text("".join(["sentence\tlabel\n", *rows]))
     for whole in (False, True):
         options = ExportOptions(data=str(data), whole=whole)

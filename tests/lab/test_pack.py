@@ -58,13 +58,13 @@ def test_unpacking_overwrites_nothing(study: Path, tmp_path: Path) -> None:
 def test_a_damaged_pack_is_refused_and_nothing_is_written(study: Path, tmp_path: Path) -> None:
     archive, out = tmp_path / "a.tar.gz", tmp_path / "out"
     pack_studies([study], archive)
-    whole = archive.read_bytes()
-    for place in range(10, len(whole), max(len(whole) // 50, 1)):
-        archive.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+    content = archive.read_bytes()
+    for index in range(10, len(content), max(len(content) // 50, 1)):
+        archive.write_bytes(content[:index] + bytes([content[index] ^ 0xFF]) + content[index + 1 :])
         with pytest.raises(DataError, match="cannot be unpacked"):
             unpack_studies(archive, out)
     assert not out.exists()
-    archive.write_bytes(whole)
+    archive.write_bytes(content)
     out.write_text("a file")
     with pytest.raises(ConfigError, match=r"out/.* cannot be written: .*; name another"):
         unpack_studies(archive, out)

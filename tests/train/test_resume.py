@@ -138,8 +138,8 @@ def test_a_damaged_snapshot_is_set_aside_told_and_the_one_before_is_used(
     (event,) = (event for event in events(tmp_path / "run") if event["event"] == "snapshot")
     assert "a bad snapshot is passed over, kept as " + newest.name + ".bad" in event["message"]
     assert told.result.steps == 12  # type: ignore[attr-defined]
-    kept = [record for record in essence(tmp_path / "run") if record.get("event") != "snapshot"]
-    assert kept == essence(whole[0])
+    records = [record for record in essence(tmp_path / "run") if record.get("event") != "snapshot"]
+    assert records == essence(whole[0])
 
 
 def test_without_a_valid_snapshot_it_begins_anew_and_says_so(
@@ -157,8 +157,8 @@ def test_without_a_valid_snapshot_it_begins_anew_and_says_so(
     assert len(messages) == len(snapshots) + 1
     assert f"passed over, kept as {snapshots[-1].name}.bad" in messages[0]
     assert messages[-1] == "no valid snapshot is left, so the run begins anew"
-    kept = [record for record in essence(tmp_path / "run") if record.get("event") != "snapshot"]
-    assert kept == essence(whole[0])
+    records = [record for record in essence(tmp_path / "run") if record.get("event") != "snapshot"]
+    assert records == essence(whole[0])
 
 
 def test_a_finished_run_given_again_answers_at_once(whole: tuple[Path, int], shards: Path) -> None:

@@ -66,8 +66,8 @@ def run_studies(
 
 
 def _contents(inputs: StudyInputs) -> dict[str, str]:
-    """What is read, by content, since packs travel; what every run would fail at is said here,
-    before the first one."""
+    """Fingerprints of the inputs, not paths, since packs travel. Inputs that cannot be read are
+    refused here, before the first run."""
     folders = {"data": inputs.data, "more_data": inputs.more_data}
     contents = {name: Shards.open(path).fingerprint for name, path in folders.items() if path}
     for path, flag in ((inputs.tasks, "--tasks"), (inputs.text, "--text")):

@@ -417,9 +417,9 @@ def _loop_time(deadline: float) -> float:
 
 def log_error(error: BaseException, identifier: str = "") -> None:
     """The kind and the place of an error, and the request's id: its message may hold a text."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
+    frame = traceback.extract_tb(error.__traceback__)[-1]
     request = identifier and f", request {identifier}"
-    name = f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}"
+    name = f"{type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}"
     write_stderr(f"litebert serve: {name}{request}")
 
 
