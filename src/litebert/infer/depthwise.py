@@ -263,28 +263,39 @@ class Depthwise:
 
     def _leaving(self, rows: Sequence[Row], states: Any) -> list[Done]:
         """The rows that the engine's rule lets go, with their logits."""
-        readers: defaultdict[tuple[HeadKind, int], list[int]] = defaultdict(list)
+        by_head: defaultdict[HeadKind, list[int]] = defaultdict(list)
         for at, row in enumerate(rows):
             if row.exit_head is not None:
-                depth = row.depth + 1
-                # one head for all depths, or one for each
-                is_own = self._has_own_exits or depth == self._last
-                readers[row.exit_head, depth if is_own else 0].append(at)
+                by_head[row.exit_head].append(at)
         done: list[Done] = []
-        for (head, _), chosen in readers.items():
+        for head, chosen in by_head.items():
             read = [rows[at] for at in chosen]
-            depth = read[0].depth + 1
-            first = self.engine.finish(states[np.array(chosen), :1])
-            logits = self.engine.exit(depth, HostBatch(arrays={}, longest=1, head=head), first)
-            leaves = np.ones(len(read), bool)
-            if depth < self._last:
-                leaves = self._judge(read, head, logits)
+            logits = self._exit_logits(head, read, states[np.array(chosen), :1])
+            leaves = self._judge(read, head, logits)
             if leaves.any():
                 left = [row for row, leave in zip(read, leaves, strict=True) if leave]
                 done.append(Done(left, None, None, logits[leaves]))
         return done
 
-    def _judge(self, rows: Sequence[Row], head: HeadKind, logits: np.ndarray) -> np.ndarray:
+    def _exit_logits(self, head: HeadKind, rows: Sequence[Row], first: Any) -> np.ndarray:
+        """What the exits after each row's layer read in its first state."""
+        first, batch = self.engine.finish(first), HostBatch(arrays={}, longest=1, head=head)
+        depths = np.array([row.depth + 1 for row in rows])
+        # one head for all depths, or one for each
+        readers = depths if self._has_own_exits else np.where(depths == self._last, depths, 0)
+        logits = np.zeros((0, 0), np.float32)
+        for reader in np.unique(readers):
+            chosen = readers == reader
+            depth = int(depths[chosen][0])
+            read = self.engine.exit(depth, batch, first[np.flatnonzero(chosen)])
+            if not logits.size:
+                logits = np.zeros((len(rows), read.shape[1]), np.float32)
+            logits[chosen] = read
+        return logits
+
+    def _judge(
+        self, rows: Sequence[Row], head: HeadKind, logits: np.ndarray
+    ) -> Bool[np.ndarray, " rows"]:
         """Which rows leave; what the rule remembers of the others stays with them."""
         rule = self.engine.exit_rule
         assert rule is not None
@@ -298,7 +309,7 @@ class Depthwise:
         leaves, memory = judge(rule, head, logits, memory)
         for row, each in zip(rows, memory, strict=True):
             row.memory = each
-        return leaves
+        return leaves | np.array([row.depth + 1 == self._last for row in rows])
 
 
 def _isolated(rows: list[Row], error: Exception, ended: list[Done | Failed]) -> list[Row]:
