@@ -15,7 +15,7 @@ from litebert.tasks.tables.pairs import open_pairs, open_teacher
 from tools import model_data, model_facts, tuned_facts
 from tools.mix_corpora import documents, mix_one, parse_share
 from tools.model_data import SOURCES, WRITERS, Writer, unquoted
-from tools.teacher_vectors import directions, normalized, read_texts
+from tools.teacher_vectors import directions, normalized, read_texts, rotated_like
 
 
 def pack(path: Path, text: str) -> None:
@@ -152,6 +152,19 @@ def test_fewer_directions_keep_cosines_where_vectors_have_no_more() -> None:
     small = normalized(vectors @ directions(vectors, 4).T)
     assert small.shape == (50, 4)
     np.testing.assert_allclose(small @ small.T, vectors @ vectors.T, atol=1e-6)
+
+
+def test_a_rotation_keeps_cosines_and_finds_the_student() -> None:
+    draw = np.random.default_rng(0)
+    teacher = normalized(draw.normal(size=(60, 6)))
+    hidden, _ = np.linalg.qr(draw.normal(size=(20, 6)))
+    student = 3 * teacher @ hidden.T + draw.normal(size=20)  # longer, and away from the origin
+    turned = rotated_like(teacher, student[:40])
+    assert turned.shape == (60, 20)
+    np.testing.assert_allclose(turned @ turned.T, teacher @ teacher.T, atol=1e-12)
+    centered = normalized(student - student.mean(0))
+    other, _ = np.linalg.qr(draw.normal(size=(20, 6)))
+    assert (turned * centered).sum() > 0.95 * 60 > (teacher @ other.T * centered).sum()
 
 
 def test_a_teacher_reads_lines_as_the_run_does(tmp_path: Path) -> None:
