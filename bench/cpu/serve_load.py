@@ -16,8 +16,9 @@ With exits: the same sizes with an exit head after every layer, and the threshol
 rule for which generated texts leave after about half of the layers; weights are random, so that
 only the depth is realistic, which is stated.
 
-Light load: one client, in turns with a direct call of the same engine. For sizing: requests a
-second a core, by length. With --device cuda: depth-wise beside static batching, and light load.
+Light load: one client, in turns with a direct call of the same engine; of albert-base as well. For
+sizing: requests a second a core, by length. With --device cuda: depth-wise beside static batching,
+and light load.
 
 Beside FILE.json come FILE.svg and FILE.png, latency against offered load, and FILE.md, the sizing.
 """
@@ -67,6 +68,8 @@ SHARES = (0.3, 0.6, 0.8, 0.95, 1.1)
 """Of the closed loop's throughput, the offered loads."""
 BISECTIONS = 2
 """Loads between the highest within the limit and the next one."""
+LARGER = "albert-base-v2"
+"""The other shape under light load."""
 SIZES = (16, 32, 64, 128)
 """Tokens of a text."""
 PAUSE = 0.02
@@ -143,8 +146,14 @@ def main() -> None:
             figures["requests_per_second_a_core"] = sizing(
                 loader, served[plain], options.threads, seconds
             )
-        rounds = 5 if options.quick else 40
-        figures["light"] = light(served[plain], options.threads, rounds, options.device)
+        figures["light"] = {}
+        for shape in [figures["shape"]] if options.quick else [options.shape, LARGER]:
+            model = served[plain]
+            if shape != figures["shape"]:
+                larger = save(folder / shape, sizes_of(shape), "none")
+                model = exported(larger, options.engine, options.precision)
+            rounds = 5 if options.quick else 40
+            figures["light"][shape] = light(model, options.threads, rounds, options.device)
     figures["ratios"] = ratios(figures["loads"])
     publish(figures, options.out)
     if options.out is not None:
