@@ -76,8 +76,10 @@ def test_ids_are_the_references(tokenizer: Tokenizer, text: str) -> None:
     expected = reference_pieces(processor, clean(text, tokenizer.rules))
     ids = [processor.PieceToId(token) for token in expected]
     assert tokenizer.encode(text) == ids
-    flat, bounds = tokenizer.encode_flat(["in 2010,", text, "", text])
-    assert flat[bounds[1] : bounds[2]].tolist() == flat[bounds[3] :].tolist() == ids
+    for beside in ("", "sea " * 1000):  # text by text, and as a list
+        flat, bounds = tokenizer.encode_flat(["in 2010,", text, beside, text])
+        assert flat[bounds[1] : bounds[2]].tolist() == flat[bounds[3] :].tolist() == ids
+        assert tokenizer.encode_batch([beside, text])[1] == ids
 
 
 def test_digit_commas_are_cut(tokenizer: Tokenizer) -> None:
