@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from litebert import cli
+from litebert import cli, doctor
 from litebert.config import PRESETS
 
 
@@ -211,6 +211,16 @@ def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     assert cli.run(["doctor"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "litebert[ray]" in shown
+
+
+@pytest.mark.parametrize("features", [{"avx512f", "avx512_bf16"}, {"amx_bf16"}, {"avx2"}])
+def test_doctor_says_where_bfloat16_trains_faster_than_float32(
+    features: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("litebert.infer.cpu.cpu_features", lambda: frozenset(features))
+    (gpu,) = (each for each in doctor.examine(tmp_path) if each.name == "gpu")
+    assert ("--dtype bfloat16" in gpu.advice) == (features != {"avx2"})
 
 
 def test_doctor_looks_for_every_extra(

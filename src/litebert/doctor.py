@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from litebert.infer.cpu import has_bfloat16
 from litebert.threads import choose_threads, num_cores
 
 # module → (extra that brings it, what it is for)
@@ -97,7 +98,10 @@ def _accelerators() -> list[Finding]:
 
     threads = Finding(name="threads", value=str(choose_threads()))
     if not torch.cuda.is_available():
-        advice = "training runs on the processor, in float32; presets above tiny sizes want a GPU"
+        precision = "in float32"
+        if has_bfloat16():
+            precision += ", or faster with --dtype bfloat16"
+        advice = f"training runs on the processor, {precision}; presets above tiny sizes want a GPU"
         missing = Finding(name="gpu", good=False, value="none that torch sees", advice=advice)
         return [threads, missing]
     devices = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))

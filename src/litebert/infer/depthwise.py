@@ -309,7 +309,8 @@ class Depthwise:
         leaves, memory = judge(rule, head, logits, memory)
         for row, each in zip(rows, memory, strict=True):
             row.memory = each
-        return leaves | np.array([row.depth + 1 == self._last for row in rows])
+        leaves[[row.depth + 1 == self._last for row in rows]] = True
+        return leaves
 
 
 def _isolated(rows: list[Row], error: Exception, ended: list[Done | Failed]) -> list[Row]:
