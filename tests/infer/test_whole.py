@@ -280,3 +280,17 @@ def test_sentence_transformers_reads_the_layout(
             model_kwargs={"file_name": file_name, "provider": "CPUExecutionProvider"},
         )
         np.testing.assert_allclose(theirs.encode(texts(4)), exact, atol=tolerance)
+
+
+@pytest.mark.parametrize("plan", ["shared", "rotary"])
+def test_the_tokenizer_truncates_to_what_the_graph_reads(tmp_path: Path, plan: str) -> None:
+    checkpoint = model_of(tmp_path, ("masked",), **PLANS[plan])
+    export_folder(checkpoint, tmp_path / "out", ExportOptions(whole=True))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    text = " ".join(texts(40))
+    inputs = tokenizer(text, truncation=True, return_tensors="np")
+    assert inputs["input_ids"].shape == (1, checkpoint.model.config.encoder.max_positions)
+    session = onnxruntime.InferenceSession(tmp_path / "out/onnx/model.onnx")
+    (states,) = session.run(None, {name: inputs[name] for name in INPUTS})
+    model = load(checkpoint.save(tmp_path / "model"), engine="torch", device="cpu")
+    np.testing.assert_allclose(states.mean(1), model.embed([text]), atol=2e-5)

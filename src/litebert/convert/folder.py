@@ -13,11 +13,15 @@ from typing import Literal
 from litebert.config import Activation, HeadKind, ModelConfig
 from litebert.convert.bundle import find_prefix
 from litebert.convert.huggingface import read_huggingface
-from litebert.convert.huggingface_writer import to_huggingface, write_sentence_modules
+from litebert.convert.huggingface_writer import (
+    to_huggingface,
+    write_sentence_modules,
+    write_tokenizer,
+)
 from litebert.convert.tensorflow import read_google
 from litebert.convert.weights import Imported
 from litebert.errors import CheckpointError, ConfigError, ConversionError
-from litebert.files import MANIFEST, has_manifest, read_json, to_json, verify_folder, write_folder
+from litebert.files import MANIFEST, has_manifest, read_json, verify_folder, write_folder
 from litebert.storage.checkpoint import (
     FORMAT,
     Checkpoint,
@@ -26,7 +30,7 @@ from litebert.storage.checkpoint import (
     read_task,
     write_task,
 )
-from litebert.text.tokenizer import CONFIG_FILE, MODEL_FILE, Tokenizer
+from litebert.text.tokenizer import MODEL_FILE, Tokenizer
 
 Kind = Literal["litebert", "huggingface", "google"]
 Target = Literal["litebert", "huggingface"]
@@ -248,10 +252,7 @@ def _to_huggingface(
         write_task(folder, imported.task)
         write_sentence_modules(folder, imported.config.encoder, imported.task)
         if tokenizer:
-            tokenizer.save(folder)
-            path = folder / CONFIG_FILE  # longer texts can then be truncated there
-            limit = {"model_max_length": imported.config.encoder.max_positions}
-            path.write_text(to_json(read_json(path) | limit, indent=1, ensure_ascii=False) + "\n")
+            write_tokenizer(folder, tokenizer, imported.config.encoder)
 
     write_folder(target, write, replace=target.exists())
     return model.notes

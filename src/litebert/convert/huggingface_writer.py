@@ -25,8 +25,9 @@ from litebert.convert.settings import (
     settings_head,
     write_settings,
 )
-from litebert.files import to_json
+from litebert.files import read_json, to_json
 from litebert.storage.checkpoint import write_model
+from litebert.text.tokenizer import CONFIG_FILE, Tokenizer
 
 _WITHOUT_POOLER = ("ForMaskedLM", "ForTokenClassification", "ForQuestionAnswering")
 _ALBERT: dict[str, tuple[Any, ...]] = {
@@ -108,6 +109,15 @@ def write_sentence_modules(
     (folder / "1_Pooling").mkdir()
     for name, content in contents.items():
         (folder / name).write_text(to_json(content, indent=2) + "\n")
+
+
+def write_tokenizer(folder: Path, tokenizer: Tokenizer, encoder: EncoderConfig) -> None:
+    """The tokenizer's files, with the longest input that the model reads: transformers truncates
+    to it."""
+    tokenizer.save(folder)
+    path = folder / CONFIG_FILE
+    settings = read_json(path) | {"model_max_length": encoder.max_positions}
+    path.write_text(to_json(settings, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def describe_class(config: ModelConfig) -> str:

@@ -17,7 +17,11 @@ import numpy as np
 
 from litebert.config import POOLED_HEADS, ModelConfig
 from litebert.convert.custom_code import MODEL_TYPE, MODELING_FILE
-from litebert.convert.huggingface_writer import to_huggingface, write_sentence_modules
+from litebert.convert.huggingface_writer import (
+    to_huggingface,
+    write_sentence_modules,
+    write_tokenizer,
+)
 from litebert.errors import ConfigError
 from litebert.files import to_json
 from litebert.infer.cpu import Processor
@@ -64,7 +68,7 @@ def write_whole(checkpoint: Checkpoint, folder: Path, *, int8: bool) -> None:
         shutil.copyfile(MODELING_FILE, folder / MODELING_FILE.name)
     write_sentence_modules(folder, config.encoder, checkpoint.task)
     if checkpoint.tokenizer is not None:
-        checkpoint.tokenizer.save(folder)
+        write_tokenizer(folder, checkpoint.tokenizer, config.encoder)
 
 
 def whole_graph(config: ModelConfig, weights: Weights, quantization: Quantization) -> bytes:
