@@ -12,6 +12,10 @@ is the highest offered load at which 99 % of the latencies are at most 250 ms an
 refused; two more loads are tried between that and the next one. The peer is measured with one
 request at a time on all threads, and with a request for each core, and keeps the better.
 
+--infinity ENVIRONMENT adds infinity-emb, which needs an environment of its own (python -m venv, pip
+install "infinity-emb[torch,server,optimum]"); it computes the int8 graph of `litebert export
+--whole`, its fastest engine on a processor.
+
 With exits: the same sizes with an exit head after every layer, and the threshold of the cumulative
 rule for which generated texts leave after about half of the layers; weights are random, so that
 only the depth is realistic, which is stated.
@@ -29,7 +33,9 @@ import json
 import math
 import os
 import random
+import shutil
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -49,6 +55,7 @@ from bench.common.results import add_out, begin, publish
 from bench.common.tables import markdown
 from litebert import cli
 from litebert.config import PRESETS, EncoderConfig, HeadConfig, ModelConfig
+from litebert.infer.cpu import processor
 from litebert.infer.export.folder import ExportOptions, export_folder
 from litebert.infer.predictor import load
 from litebert.model.model import Model
@@ -94,6 +101,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=num_cores())
     parser.add_argument("--seconds", type=float, default=5.0, help="of each load")
     parser.add_argument("--quick", action="store_true", help="a tiny model and short loads")
+    parser.add_argument("--infinity", type=Path, help="an environment that has infinity-emb")
     add_out(parser)
     options = parser.parse_args()
     if options.device == "cuda":
@@ -143,6 +151,10 @@ def main() -> None:
             figures["loads"][title] = peer_load(
                 loader, plain, texts, options.threads, seconds, shares
             )
+            if options.infinity is not None:
+                figures["loads"]["infinity-emb (onnx int8)"] = infinity_load(
+                    loader, options.infinity, plain, texts, options.threads, seconds, shares
+                )
             figures["requests_per_second_a_core"] = sizing(
                 loader, served[plain], options.threads, seconds
             )
@@ -345,6 +357,64 @@ def peer_load(
     }
 
 
+@contextmanager
+def infinity_server(environment: Path, model: Path, threads: int) -> Iterator[int]:
+    """infinity-emb with a model in its current folder, since it looks for graphs there alone; its
+    port, once it answers. Its warm-up does not truncate, and fails where positions are learned."""
+    with socket.socket() as chosen:
+        chosen.bind(("127.0.0.1", 0))
+        port = chosen.getsockname()[1]
+    command = [environment.absolute() / "bin/infinity_emb", "v2", "--model-id", "."]
+    command += ["--engine", "optimum", "--device", "cpu", "--no-bettertransformer"]
+    command += ["--no-model-warmup", "--served-model-name", "load", "--port", str(port)]
+    offline = {"HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1", "OMP_NUM_THREADS": str(threads)}
+    process = subprocess.Popen(
+        list(map(str, command)),
+        cwd=model,
+        env=os.environ | offline,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        while process.poll() is None and not is_open(port):
+            time.sleep(0.5)
+        if process.poll() is not None:
+            raise SystemExit("infinity-emb ended")
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
+
+
+def infinity_load(
+    loader: Loader,
+    environment: Path,
+    model: Path,
+    texts: Sequence[str],
+    threads: int,
+    seconds: float,
+    shares: Sequence[float],
+) -> Figures:
+    """infinity-emb with this model's int8 graph, as it expects one: beside the config."""
+    folder = model.parent / "infinity"
+    export_folder(
+        Checkpoint.load(model), folder, ExportOptions(whole=True, precision="int8", force=True)
+    )
+    name = {"vnni": "model_qint8_avx512_vnni", "avx2": "model_quint8_avx2"}.get(
+        processor(), "model_qint8_arm64"
+    )
+    shutil.copyfile(folder / "onnx" / f"{name}.onnx", folder / "model.onnx")
+    shutil.rmtree(folder / "onnx")
+    bodies = [json.dumps({"model": "load", "input": [text]}) for text in texts]
+    with infinity_server(environment, folder, threads) as port:
+        return Load(loader, port, "/classify", bodies, seconds, shares).measure()
+
+
 # ---- by length, and light load
 
 
@@ -400,7 +470,10 @@ def ratios(loads: dict[str, Figures]) -> Figures:
     figures: Figures = {}
     depth, static, depth_early, static_early, *peers = loads.values()
     pairs = {
-        **({"depth / fastapi": (depth, peers[0])} if peers else {}),
+        **{
+            f"depth / {name}": (depth, peer)
+            for name, peer in zip(("fastapi", "infinity-emb"), peers, strict=False)
+        },
         "depth / static": (depth, static),
         "depth / static, with exits": (depth_early, static_early),
     }

@@ -113,12 +113,13 @@ def test_the_picture_and_the_ratios(tmp_path: Path) -> None:
 
     names = ("litebert depth", "litebert static")
     loads = {f"{name}{end}": load(4) for end in ("", ", with exits") for name in names}
-    loads["fastapi"] = load(1)
+    loads |= {"fastapi": load(1), "infinity-emb (onnx int8)": load(2)}
     ratios = serve_load.ratios(loads)
     assert ratios["depth / fastapi, within_limit"] == 4
+    assert ratios["depth / infinity-emb, closed_loop"] == 2
     assert ratios["depth / static, with exits, closed_loop"] == 1
     alone = serve_load.ratios(dict(list(loads.items())[:4]))  # on a GPU there is no peer
-    assert alone.keys() == {name for name in ratios if "fastapi" not in name}
+    assert alone.keys() == {name for name in ratios if "depth / static" in name}
     figures = {
         "loads": loads,
         "exits": {"mean_depth": 5.5, "layers": 12},
