@@ -104,11 +104,10 @@ def main() -> None:
     source, _ = load_checkpoint(args.run)
     before, _ = load_checkpoint(args.base)
     assert source.tokenizer is not None
-    encoder = source.model.encoder.train()
-    names = set(encoder.state_dict())
-    base = {n: w for n, w in before.model.encoder.state_dict().items() if n in names}
+    model = source.model.train()
+    base, tuned = before.model.state_dict(), model.state_dict()
     ranks = Ranks(rank=args.rank, token_rank=args.token_rank)
-    change = Change(base, dict(encoder.state_dict()), ranks)
+    change = Change({name: base[name] for name in tuned}, tuned, ranks)
     texts, teacher = read_texts(args.texts), np.load(args.teacher, mmap_mode="r")
     rows = encode_texts(source.tokenizer, texts, max_length=args.max_length)
     lengths = np.array([len(row) for row in rows])
@@ -124,9 +123,11 @@ def main() -> None:
         token_ids = torch.full(mask.shape, source.tokenizer.pad_id)
         token_ids[mask] = torch.from_numpy(np.concatenate([rows[n] for n in chosen])).long()
         with torch.autocast("cpu", torch.bfloat16, enabled=has_bfloat16()):
-            states = torch.func.functional_call(
-                encoder, change.weights(), kwargs={"token_ids": token_ids, "mask": mask}
-            )
+            weights = {
+                name.removeprefix("encoder."): each for name, each in change.weights().items()
+            }
+            inputs = {"token_ids": token_ids, "mask": mask}
+            states = torch.func.functional_call(model.encoder, weights, kwargs=inputs)
         states = states.float() * mask[..., None]
         vectors = F.normalize(states.sum(1) / mask.sum(1, keepdim=True), dim=-1)
         target = F.normalize(torch.from_numpy(teacher[chosen].astype(np.float32)), dim=-1)
@@ -140,8 +141,8 @@ def main() -> None:
         tokens += int(lengths[chosen].sum())
         if step % 20 == 19:
             print(f"step {step + 1}: loss {np.mean(losses[-20:]):.4f}", flush=True)
-    encoder.load_state_dict({name: weight.detach() for name, weight in change.weights().items()})
-    encoder.eval()
+    model.load_state_dict({name: weight.detach() for name, weight in change.weights().items()})
+    model.eval()
     source.save(args.out)
     report = {"steps": args.steps, "tokens": tokens, "rank": args.rank}
     report |= {"seconds": round(time.monotonic() - began, 1), "loss": float(np.mean(losses[-20:]))}
