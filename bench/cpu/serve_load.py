@@ -6,11 +6,12 @@ around a Hugging Face pipeline. Prints one JSON object.
 
 One model with random weights, an ALBERT in the sizes of --shape, which transformers computes too.
 One text of 8 to 128 tokens a request; clients in a process of their own, connections kept alive.
-For each contender: its most requests a second with 16 clients (closed loop); then Poisson arrivals
-at shares of that (open loop), with latencies from the moment each request was due. `within_limit`
-is the highest offered load at which 99 % of the latencies are at most 250 ms and nothing is
-refused; two more loads are tried between that and the next one. The peer is measured with one
-request at a time on all threads, and with a request for each core, and keeps the better.
+All servers are up, and contenders take turns, so that a busy machine slows them alike. For each:
+its most requests a second with 16 clients (closed loop), the median of five rounds; then Poisson
+arrivals at shares of that (open loop), with latencies from the moment each request was due.
+`within_limit` is the highest offered load at which 99 % of the latencies are at most 250 ms and
+nothing is refused; two more loads are tried between that and the next one. The peer is measured
+with one request at a time on all threads, and with a request for each core, and keeps the better.
 
 --infinity ENVIRONMENT adds infinity-emb, which needs an environment of its own (python -m venv, pip
 install "infinity-emb[torch,server,optimum]"); it computes the int8 graph of `litebert export
@@ -41,8 +42,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,8 @@ LIMIT_MS = 250.0
 CLIENTS = 16
 SHARES = (0.3, 0.6, 0.8, 0.95, 1.1)
 """Of the closed loop's throughput, the offered loads."""
+ROUNDS = 5
+"""Of closed loops."""
 BISECTIONS = 2
 """Loads between the highest within the limit and the next one."""
 LARGER = "albert-base-v2"
@@ -133,28 +136,35 @@ def main() -> None:
         rule = ["--exit", CRITERION, "--threshold", repr(threshold)]
         depths = depths_of(served[early], texts, threshold, options.device)
         figures["exits"] = depths | {"threshold": threshold}
-        contenders: dict[str, tuple[str, list[str]]] = {}
-        for title, model, flags in (("", plain, []), (", with exits", early, rule)):
-            for batching in ("depth", "static"):
-                arguments = ["--model", f"load={served[model]}", "--batching", batching]
-                contenders[f"litebert {batching} ({engine}){title}"] = (
-                    "litebert",
-                    [*arguments, *flags],
-                )
-        for title, (_, flags) in contenders.items():
-            with litebert_server(flags, options.threads, options.device) as port:
-                bodies = [json.dumps({"texts": [text]}) for text in texts]
-                load_of = Load(loader, port, "/v1/classify", bodies, seconds, shares)
-                figures["loads"][title] = load_of.measure()
-        if options.device == "cpu":
-            title = "fastapi + transformers (torch float32)"
-            figures["loads"][title] = peer_load(
-                loader, plain, texts, options.threads, seconds, shares
-            )
+        with ExitStack() as servers:
+            loads: dict[str, Load] = {}
+
+            def add(title: str, port: int, path: str, bodies: Sequence[Any]) -> None:
+                loads[title] = Load(loader, port, path, list(map(json.dumps, bodies)), seconds)
+
+            for title, model, flags in (("", plain, []), (", with exits", early, rule)):
+                for batching in ("depth", "static"):
+                    arguments = ["--model", f"load={served[model]}", "--batching", batching, *flags]
+                    port = servers.enter_context(
+                        litebert_server(arguments, options.threads, options.device)
+                    )
+                    name = f"litebert {batching} ({engine}){title}"
+                    add(name, port, "/v1/classify", [{"texts": [text]} for text in texts])
+            if options.device == "cpu":
+                bodies = [{"text": text} for text in texts]
+                rates, port = best_peer(servers, loader, plain, bodies, options.threads, seconds)
+                figures["fastapi_settings"] = rates
+                add("fastapi + transformers (torch float32)", port, "/predict", bodies)
             if options.infinity is not None:
-                figures["loads"]["infinity-emb (onnx int8)"] = infinity_load(
-                    loader, options.infinity, plain, texts, options.threads, seconds, shares
+                graph = infinity_model(plain)
+                port = servers.enter_context(
+                    infinity_server(options.infinity, graph, options.threads)
                 )
+                inputs = [{"model": "load", "input": [text]} for text in texts]
+                add("infinity-emb (onnx int8)", port, "/classify", inputs)
+            rounds = 1 if options.quick else ROUNDS
+            figures["loads"] = measure_in_turns(loads, shares, rounds)
+        if options.device == "cpu":
             figures["requests_per_second_a_core"] = sizing(
                 loader, served[plain], options.threads, seconds
             )
@@ -290,16 +300,11 @@ class Load:
     """One server under load."""
 
     def __init__(
-        self,
-        loader: Loader,
-        port: int,
-        path: str,
-        bodies: Sequence[str],
-        seconds: float,
-        shares: Sequence[float],
+        self, loader: Loader, port: int, path: str, bodies: Sequence[str], seconds: float
     ) -> None:
         self._asked = (port, path, bodies)
-        self._loader, self._seconds, self._shares = loader, seconds, shares
+        self._loader, self._seconds = loader, seconds
+        self.points: list[Figures] = []
 
     def capacity(self) -> float:
         """Requests a second with many clients that wait for their answers."""
@@ -307,22 +312,49 @@ class Load:
         figures = self._loader.closed(*self._asked, clients=CLIENTS, seconds=self._seconds)
         return float(figures["answered_per_second"])
 
-    def measure(self) -> Figures:
-        capacity = self.capacity()
-        points = [self._point(max(share * capacity, 1.0)) for share in self._shares]
-        for _ in range(BISECTIONS if len(points) > 1 else 0):
-            good = max((each["offered"] for each in points if is_within(each)), default=0.0)
-            bad = [each["offered"] for each in points if each["offered"] > good]
-            if not bad:
-                break
-            points.append(self._point((good + min(bad)) / 2))
-        points.sort(key=lambda point: float(point["offered"]))
-        within = [point["offered"] for point in points if is_within(point)]
-        return {"closed_loop": capacity, "within_limit": max(within, default=0.0), "points": points}
-
-    def _point(self, rate: float) -> Figures:
+    def offer(self, rate: float) -> None:
+        """One more point: so many requests a second, whether or not they are answered."""
+        rate = max(rate, 1.0)
         point = self._loader.open(*self._asked, rate=rate, seconds=self._seconds, seed=0)
-        return {"offered": rate} | point
+        self.points.append({"offered": rate} | point)
+
+    @property
+    def within_limit(self) -> float:
+        """The highest load that was answered within the limit."""
+        return max((each["offered"] for each in self.points if is_within(each)), default=0.0)
+
+    def bisect(self) -> None:
+        """Offer a load between that and the next one."""
+        good = self.within_limit
+        bad = [each["offered"] for each in self.points if each["offered"] > good]
+        if bad:
+            self.offer((good + min(bad)) / 2)
+
+
+def measure_in_turns(
+    loads: Mapping[str, Load], shares: Sequence[float], rounds: int
+) -> dict[str, Figures]:
+    """Every contender's figures. At each step all are measured, one after another."""
+    rates: dict[str, list[float]] = {name: [] for name in loads}
+    for _ in range(rounds):
+        for name, load_of in loads.items():
+            rates[name].append(load_of.capacity())
+    capacities = {name: statistics.median(each) for name, each in rates.items()}
+    for share in shares:
+        for name, load_of in loads.items():
+            load_of.offer(share * capacities[name])
+    for _ in range(BISECTIONS if len(shares) > 1 else 0):
+        for load_of in loads.values():
+            load_of.bisect()
+    return {
+        name: {
+            "closed_loop": capacities[name],
+            "closed_loop_rounds": rates[name],
+            "within_limit": load_of.within_limit,
+            "points": sorted(load_of.points, key=lambda point: float(point["offered"])),
+        }
+        for name, load_of in loads.items()
+    }
 
 
 def is_within(point: Figures) -> bool:
@@ -332,29 +364,26 @@ def is_within(point: Figures) -> bool:
     )
 
 
-def peer_load(
+def best_peer(
+    servers: ExitStack,
     loader: Loader,
     model: Path,
-    texts: Sequence[str],
+    bodies: Sequence[Any],
     threads: int,
     seconds: float,
-    shares: Sequence[float],
-) -> Figures:
-    """The peer at the better of two settings."""
+) -> tuple[dict[str, float], int]:
+    """Requests a second of the peer at each of two settings, and the port of the better one."""
     folder = model.parent / "huggingface"
     if cli.run(["convert", str(model), str(folder), "--to", "huggingface"]):
         raise SystemExit("the model could not be converted")
-    bodies = [json.dumps({"text": text}) for text in texts]
+    texts = list(map(json.dumps, bodies))
     rates: dict[tuple[int, int], float] = {}
     for workers, each in {(1, threads), (threads, 1)}:
         with peer_server(folder, workers, each) as port:
-            rates[workers, each] = Load(loader, port, "/predict", bodies, seconds, ()).capacity()
+            rates[workers, each] = Load(loader, port, "/predict", texts, seconds).capacity()
     workers, each = max(rates, key=rates.__getitem__)
-    with peer_server(folder, workers, each) as port:
-        figures = Load(loader, port, "/predict", bodies, seconds, shares).measure()
-    return figures | {
-        "settings": {f"{w} at once, {t} threads each": rate for (w, t), rate in rates.items()}
-    }
+    port = servers.enter_context(peer_server(folder, workers, each))
+    return {f"{w} at once, {t} threads each": rate for (w, t), rate in rates.items()}, port
 
 
 @contextmanager
@@ -391,28 +420,16 @@ def is_open(port: int) -> bool:
         return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
-def infinity_load(
-    loader: Loader,
-    environment: Path,
-    model: Path,
-    texts: Sequence[str],
-    threads: int,
-    seconds: float,
-    shares: Sequence[float],
-) -> Figures:
-    """infinity-emb with this model's int8 graph, as it expects one: beside the config."""
+def infinity_model(model: Path) -> Path:
+    """A folder with this model's int8 graph, where infinity-emb expects one: beside the config."""
     folder = model.parent / "infinity"
-    export_folder(
-        Checkpoint.load(model), folder, ExportOptions(whole=True, precision="int8", force=True)
-    )
-    name = {"vnni": "model_qint8_avx512_vnni", "avx2": "model_quint8_avx2"}.get(
-        processor(), "model_qint8_arm64"
-    )
+    options = ExportOptions(whole=True, precision="int8", force=True)
+    export_folder(Checkpoint.load(model), folder, options)
+    names = {"vnni": "model_qint8_avx512_vnni", "avx2": "model_quint8_avx2"}
+    name = names.get(processor(), "model_qint8_arm64")
     shutil.copyfile(folder / "onnx" / f"{name}.onnx", folder / "model.onnx")
     shutil.rmtree(folder / "onnx")
-    bodies = [json.dumps({"model": "load", "input": [text]}) for text in texts]
-    with infinity_server(environment, folder, threads) as port:
-        return Load(loader, port, "/classify", bodies, seconds, shares).measure()
+    return folder
 
 
 # ---- by length, and light load
@@ -424,7 +441,7 @@ def sizing(loader: Loader, model: Path, threads: int, seconds: float) -> Figures
     with litebert_server(["--model", f"load={model}"], threads) as port:
         for tokens in SIZES:
             bodies = [json.dumps({"texts": [text]}) for text in made_texts(64, tokens, tokens)]
-            load_of = Load(loader, port, "/v1/classify", bodies, seconds, ())
+            load_of = Load(loader, port, "/v1/classify", bodies, seconds)
             figures[f"{tokens} tokens"] = load_of.capacity() / threads
     return figures
 

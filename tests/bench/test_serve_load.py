@@ -97,9 +97,11 @@ def test_the_limit_is_searched_between_loads() -> None:
             return {"statuses": {"200": 9}, "p99_ms": 100.0 if rate <= 100 else 900.0}
 
     fake = Fake()
-    figures = serve_load.Load(fake, 1, "/", [], 1.0, serve_load.SHARES).measure()
+    loads = {"fake": serve_load.Load(fake, 1, "/", [], 1.0)}
+    figures = serve_load.measure_in_turns(loads, serve_load.SHARES, 3)["fake"]
     assert fake.rates == pytest.approx([36, 72, 96, 114, 132, 105, 100.5])
     assert figures["within_limit"] == 96
+    assert figures["closed_loop_rounds"] == [120.0] * 3
     assert [point["offered"] for point in figures["points"]] == sorted(fake.rates)
 
 
