@@ -71,17 +71,17 @@ class Change(torch.nn.Module):
 def batches(lengths: np.ndarray, size: int, steps: int) -> Iterator[np.ndarray]:
     """Numbers of texts of like lengths, in an order that a seed decides."""
     draw = np.random.default_rng(0)
-    given = 0
-    while given < steps:
+    num_batches = 0
+    while num_batches < steps:
         order = draw.permutation(len(lengths))
         for start in range(0, len(order) - size + 1, WINDOW):
             window = order[start : start + WINDOW]
             window = window[np.argsort(lengths[window], kind="stable")]
             cuts = [window[at : at + size] for at in range(0, len(window) - size + 1, size)]
             for number in draw.permutation(len(cuts)):
-                if given == steps:
+                if num_batches == steps:
                     return
-                given += 1
+                num_batches += 1
                 yield cuts[number]
 
 
